@@ -1,0 +1,2 @@
+//! The `postroad` binary.
+fn main() {}
