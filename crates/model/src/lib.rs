@@ -5,5 +5,8 @@
 //! message; clocks, files, sockets. Everything depends on this crate, it depends on the AMQP codec alone,
 //! because a message *is* its AMQP 1.0 bare message.
 
+pub mod address;
 pub mod id;
+pub mod name;
+pub mod refusal;
 pub mod settings;
