@@ -1,2 +1,92 @@
-//! Project commands.
-fn main() {}
+//! The project's commands: `cargo xtask COMMAND`.
+//!
+//! `verify` never writes to the tree and `fix` does, so that you always know which one you are running. `ci` is what
+//! the build server runs and what the README names as the test command.
+//!
+//! What is here: starting other programs (cargo, pytest, npm, mvn, go), counting their tests, and the rules of the
+//! house that no linter knows (`tidy`). What is not here: anything of the broker itself.
+#![allow(clippy::print_stdout, reason = "a command talks to its user on standard output")]
+
+mod interop;
+mod report;
+mod run;
+mod rust;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use report::Report;
+use workspace::Workspace;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  verify            fmt --check, clippy, tidy, cargo test: fast, needs cargo only, writes nothing
+  fix               fmt, and what clippy can mend by itself
+  tidy              the rules of the house that no linter knows
+  deny              licences, bans and sources of all dependencies (installs cargo-deny when it is missing)
+  interop [SUITE]…  the built broker under real clients: python, node, go, java; all of them by default
+  ci                verify, deny and interop
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, rest)) = arguments.split_first() else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match dispatch(command, rest) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(Failure::Usage(text)) => {
+            eprint!("{text}\n\n{USAGE}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Stopped(text)) => {
+            eprintln!("{text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why a command ended before it could tell what passed and what failed.
+enum Failure {
+    /// The command line makes no sense.
+    Usage(String),
+    /// Something that the command needs could not be started, read or written.
+    Stopped(String),
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Stopped(text)
+    }
+}
+
+/// Runs one command; true if everything in it passed.
+fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
+    if !rest.is_empty() && command != "interop" {
+        return Err(Failure::Usage(format!("`{command}` takes no arguments")));
+    }
+    let workspace = Workspace::find()?;
+    let mut report = Report::new(&workspace)?;
+    match command {
+        "verify" => rust::verify(&workspace, &mut report)?,
+        "fix" => return Ok(rust::fix(&workspace)?),
+        "tidy" => report.step("tidy", tidy::run(&workspace)?),
+        "deny" => rust::deny(&workspace, &mut report)?,
+        "interop" => interop::run(&workspace, rest, &mut report)?,
+        "ci" => {
+            rust::verify(&workspace, &mut report)?;
+            rust::deny(&workspace, &mut report)?;
+            interop::run(&workspace, &[], &mut report)?;
+        }
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            return Ok(true);
+        }
+        other => return Err(Failure::Usage(format!("there is no command `{other}`"))),
+    }
+    Ok(report.finish()?)
+}
