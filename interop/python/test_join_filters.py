@@ -61,8 +61,8 @@ def test_a_join_changes_nothing_in_a_message(broker):
         content_type="x/y", creation_time=12.5, properties={"i": 1, "t": "text", "f": 1.5, "b": True},
     )
     broker.settled()
-    there = client.receiver("b", capability="topic", browse=True).drain()[0]
-    here = client.receiver("a", capability="topic", browse=True).drain()[0]
+    there = broker.contents("b")[0]
+    here = broker.contents("a")[0]
     for field in ("body", "id", "correlation_id", "subject", "priority", "durable", "reply_to", "content_type",
                   "creation_time", "properties"):
         assert getattr(there.wire, field) == getattr(here.wire, field), field
@@ -81,6 +81,6 @@ def test_a_changed_filter_acts_on_later_events_only(broker):
     sender.send("two more", properties={"x": 2})
     broker.api.must("POST", "joins", name, "resume")
     eventually(lambda: broker.depth("b"), 2)
-    bodies = [m.body for m in broker.connect().receiver("b", capability="topic", browse=True).drain()]
+    bodies = [m.body for m in broker.contents("b")]
     assert bodies == ["one", "two more"]
     proves("FIL-4")

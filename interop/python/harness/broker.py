@@ -29,6 +29,7 @@ class Broker:
         self.api = Rest(self.http_port)
         self.process = None
         self.clients = []
+        self.looks = 0
         self.configure(config, auto_create, broker)
 
     def configure(self, config="", auto_create=False, broker=""):
@@ -157,6 +158,17 @@ class Broker:
     def depths(self, *names):
         """Events stored in each; a name that starts with `queue:` is a queue."""
         return [self.depth(n[6:], "queues") if n.startswith("queue:") else self.depth(n) for n in names]
+
+    def contents(self, channel):
+        """What a channel holds, oldest first, read through a named object made for the look and removed after it."""
+        self.looks += 1
+        name = f"look-{self.looks}"
+        self.object(channel, name, start_event_id=0, persistent=False)
+        with Client(self.amqp_port) as client:
+            messages = client.receiver(f"{channel}::{name}").drain(5000)
+            client.close()
+        self.api.must("DELETE", "channels", channel, "named-objects", name, query="?force=true")
+        return messages
 
     def settled(self):
         """Wait until no running join has anything left to do."""
