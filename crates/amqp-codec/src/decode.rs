@@ -7,7 +7,7 @@ use crate::format;
 use crate::map::{Fields, Map};
 use crate::reader::Reader;
 use crate::symbol::Symbol;
-use crate::value::{Array, Described, Value};
+use crate::value::{Array, Described, Timestamp, Value};
 
 /// A type that can be read from its encoding.
 pub trait Decode: Sized {
@@ -50,8 +50,10 @@ decode_primitive! {
     String => |r| r.str().map(str::to_owned);
     Symbol => |r| r.symbol().map(Symbol::from_ascii);
     Bytes => |r| r.binary().map(Bytes::copy_from_slice);
+    Timestamp => |r| r.timestamp().map(Timestamp);
     Value => |r| { let code = r.code()?; value_body(r, code) };
-    Map => |r| { let code = r.code()?; map_body(r, code) };
+    Vec<Value> => |r| r.list().and_then(|(body, count)| list_body(r, body, count));
+    Map => |r| r.map().and_then(|(body, count)| map_body(r, body, count));
 }
 
 impl Decode for Fields {
@@ -93,8 +95,14 @@ fn value_body(r: &mut Reader<'_>, code: u8) -> Result<Value, DecodeError> {
         format::BINARY_8 | format::BINARY_32 => Value::Binary(Bytes::copy_from_slice(r.variable_body(code)?)),
         format::STRING_8 | format::STRING_32 => Value::String(r.str_body(code)?.to_owned()),
         format::SYMBOL_8 | format::SYMBOL_32 => Value::Symbol(Symbol::from_ascii(r.symbol_body(code)?)),
-        format::LIST_0 | format::LIST_8 | format::LIST_32 => Value::List(list_body(r, code)?),
-        format::MAP_8 | format::MAP_32 => Value::Map(map_body(r, code)?),
+        format::LIST_0 | format::LIST_8 | format::LIST_32 => {
+            let (body, count) = r.compound_body(code)?;
+            Value::List(list_body(r, body, count)?)
+        }
+        format::MAP_8 | format::MAP_32 => {
+            let (body, count) = r.map_body(code)?;
+            Value::Map(map_body(r, body, count)?)
+        }
         format::ARRAY_8 | format::ARRAY_32 => Value::Array(array_body(r, code)?),
         _ => return Err(r.unknown_code(code)),
     })
@@ -109,8 +117,7 @@ fn described_body(reader: &mut Reader<'_>) -> Result<Value, DecodeError> {
 }
 
 /// The elements are collected one by one: a claimed count never sizes an allocation.
-fn list_body(reader: &mut Reader<'_>, code: u8) -> Result<Vec<Value>, DecodeError> {
-    let (mut body, count) = reader.compound_body(code)?;
+fn list_body(reader: &mut Reader<'_>, mut body: Reader<'_>, count: u32) -> Result<Vec<Value>, DecodeError> {
     let mut elements = Vec::new();
     for _ in 0..count {
         elements.push(Value::decode(&mut body)?);
@@ -120,11 +127,7 @@ fn list_body(reader: &mut Reader<'_>, code: u8) -> Result<Vec<Value>, DecodeErro
     Ok(elements)
 }
 
-fn map_body(reader: &mut Reader<'_>, code: u8) -> Result<Map, DecodeError> {
-    if !matches!(code, format::MAP_8 | format::MAP_32) {
-        return Err(reader.unexpected("map", code));
-    }
-    let (mut body, count) = reader.map_body(code)?;
+fn map_body(reader: &mut Reader<'_>, mut body: Reader<'_>, count: u32) -> Result<Map, DecodeError> {
     let mut entries = Vec::new();
     for _ in 0..count / 2 {
         let key = Value::decode(&mut body)?;
@@ -163,7 +166,7 @@ pub(crate) fn symbols(reader: &mut Reader<'_>) -> Result<Vec<Symbol>, DecodeErro
     if !matches!(code, format::ARRAY_8 | format::ARRAY_32) {
         return Ok(vec![Symbol::decode(reader)?]);
     }
-    let (mut body, count) = { reader.code().and_then(|code| reader.compound_body(code)) }?;
+    let (mut body, count) = reader.code().and_then(|code| reader.compound_body(code))?;
     let element_code = body.code()?;
     let mut symbols = Vec::new();
     for _ in 0..count {

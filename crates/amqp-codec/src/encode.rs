@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::format;
 use crate::map::{Fields, Map};
 use crate::symbol::Symbol;
-use crate::value::{Array, Described, Value};
+use crate::value::{Array, Described, Timestamp, Value};
 use crate::writer::{Buffer, Compound, saturate};
 
 /// A type that can be written in its encoding.
@@ -116,6 +116,12 @@ impl Encode for Bytes {
     }
 }
 
+impl Encode for Timestamp {
+    fn encode<B: Buffer>(&self, out: &mut B) {
+        put_timestamp(out, self.0);
+    }
+}
+
 impl Encode for Map {
     fn encode<B: Buffer>(&self, out: &mut B) {
         let compound = Compound::begin(out);
@@ -167,15 +173,19 @@ impl Encode for Value {
             Self::Binary(v) => v.encode(out),
             Self::String(v) => v.encode(out),
             Self::Symbol(v) => v.encode(out),
-            Self::List(v) => {
-                let compound = Compound::begin(out);
-                v.iter().for_each(|element| element.encode(out));
-                compound.end_list(out, saturate(v.len()));
-            }
+            Self::List(v) => v.as_slice().encode(out),
             Self::Map(v) => v.encode(out),
             Self::Array(v) => v.encode(out),
             Self::Described(v) => v.encode(out),
         }
+    }
+}
+
+impl Encode for [Value] {
+    fn encode<B: Buffer>(&self, out: &mut B) {
+        let compound = Compound::begin(out);
+        self.iter().for_each(|element| element.encode(out));
+        compound.end_list(out, saturate(self.len()));
     }
 }
 

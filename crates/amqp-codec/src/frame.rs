@@ -140,7 +140,10 @@ impl FrameHeader {
             0 => FrameType::Amqp,
             1 => FrameType::Sasl,
             _ => {
-                return Err(DecodeError { offset: 5, kind: DecodeErrorKind::UnknownFrameType { frame_type } });
+                return Err(DecodeError {
+                    offset: 5,
+                    kind: DecodeErrorKind::UnknownFrameType { frame_type },
+                });
             }
         };
         Ok(Self { size, doff, frame_type, channel: u16::from_be_bytes([high, low]) })
@@ -259,13 +262,13 @@ pub fn write_transfer<B: Buffer>(
     let limit = usize::try_from(max_frame_size).unwrap_or(usize::MAX);
     let start = out.len();
     let head = write_frame(out, channel, transfer, payload_left);
-    if head.saturating_add(payload_left) <= limit {
+    if head.saturating_add(payload_left) <= limit || payload_left <= 1 {
         return payload_left;
     }
     out.truncate(start);
     transfer.more = true;
     let head = write_frame(out, channel, transfer, 0);
-    let payload = limit.saturating_sub(head).clamp(1, payload_left.max(1));
+    let payload = limit.saturating_sub(head).clamp(1, payload_left);
     write_at(out.bytes_mut(), start, &saturate(head.saturating_add(payload)).to_be_bytes());
     payload
 }

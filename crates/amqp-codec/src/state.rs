@@ -208,7 +208,7 @@ impl Encode for DeliveryState {
                 encode_modified(*delivery_failed, *undeliverable_here, message_annotations.as_ref(), out);
             }
             Self::Declared { txn_id } => {
-                encode_fields(descriptor::DECLARED, out, |fields| fields.put(txn_id))
+                encode_fields(descriptor::DECLARED, out, |fields| fields.put(txn_id));
             }
             Self::Transactional { txn_id, outcome } => {
                 encode_fields(descriptor::TRANSACTIONAL_STATE, out, |fields| {
@@ -231,7 +231,7 @@ impl Encode for Outcome {
                 encode_modified(*delivery_failed, *undeliverable_here, message_annotations.as_ref(), out);
             }
             Self::Declared { txn_id } => {
-                encode_fields(descriptor::DECLARED, out, |fields| fields.put(txn_id))
+                encode_fields(descriptor::DECLARED, out, |fields| fields.put(txn_id));
             }
             Self::Other(described) => described.encode(out),
         }

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use bytes::Bytes;
 
-use crate::map::Map;
+use crate::map::{Fields, Map};
 use crate::symbol::Symbol;
 
 /// An AMQP value of any type (part 1, sections 1.2 and 1.6).
@@ -67,6 +67,10 @@ pub enum Value {
     /// A described value.
     Described(Box<Described>),
 }
+
+/// A point in time: milliseconds since the Unix epoch (part 1, section 1.6.17). The type of composite fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
 
 /// A value with a descriptor that says what it means (part 1, section 1.2).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -330,14 +334,20 @@ value_from! {
     Vec<Value> => List, Map => Map, Array => Array,
 }
 
+impl From<Timestamp> for Value {
+    fn from(time: Timestamp) -> Self {
+        Self::Timestamp(time.0)
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::String(text.to_owned())
     }
 }
 
-impl From<crate::map::Fields> for Value {
-    fn from(fields: crate::map::Fields) -> Self {
+impl From<Fields> for Value {
+    fn from(fields: Fields) -> Self {
         Self::Map(fields.0.into_iter().map(|(key, value)| (Self::Symbol(key), value)).collect())
     }
 }

@@ -1,0 +1,77 @@
+//! Writing the annotations that a broker adds on the way out (part 3, section 3.2.3).
+
+use crate::decode_error::DecodeError;
+use crate::descriptor;
+use crate::encode::{Encode, put_symbol};
+use crate::format;
+use crate::message::lookup::map_entries;
+use crate::writer::{Buffer, Compound};
+
+/// Appends a message-annotations section: the entries of an `existing` section as they are encoded, except those with
+/// a key that is added, then the `added` entries in order. Keys must be ASCII. Nothing is written when there is no
+/// entry at all.
+///
+/// # Errors
+/// When `existing` is no map; then nothing is written.
+pub fn write_message_annotations<'k, B, V, I>(
+    out: &mut B,
+    existing: Option<&[u8]>,
+    added: I,
+) -> Result<(), DecodeError>
+where
+    B: Buffer,
+    V: Encode,
+    I: IntoIterator<Item = (&'k str, V)> + Clone,
+{
+    let start = out.len();
+    out.push(format::DESCRIBED);
+    descriptor::MESSAGE_ANNOTATIONS.encode(out);
+    let compound = Compound::begin(out);
+    let written = match copy_entries(out, existing, &added) {
+        Ok(count) => count + put_entries(out, added),
+        Err(error) => {
+            out.truncate(start);
+            return Err(error);
+        }
+    };
+    if written == 0 {
+        out.truncate(start);
+    } else {
+        compound.end_map(out, written * 2);
+    }
+    Ok(())
+}
+
+/// Copies the entries whose key is not added, and counts them.
+fn copy_entries<'k, B, V, I>(out: &mut B, existing: Option<&[u8]>, added: &I) -> Result<u32, DecodeError>
+where
+    B: Buffer,
+    I: IntoIterator<Item = (&'k str, V)> + Clone,
+{
+    let Some(section) = existing else { return Ok(0) };
+    let mut copied = 0;
+    for entry in map_entries(section)? {
+        let entry = entry?;
+        let replaced = |key: &str| added.clone().into_iter().any(|(new, _)| new == key);
+        if !entry.key.as_str().is_some_and(replaced) {
+            out.put(entry.raw);
+            copied += 1;
+        }
+    }
+    Ok(copied)
+}
+
+fn put_entries<'k, B, V, I>(out: &mut B, added: I) -> u32
+where
+    B: Buffer,
+    V: Encode,
+    I: IntoIterator<Item = (&'k str, V)>,
+{
+    let mut count = 0;
+    for (key, value) in added {
+        put_symbol(out, key);
+        value.encode(out);
+        count += 1;
+    }
+    count
+}
