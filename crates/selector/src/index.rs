@@ -67,20 +67,20 @@ impl<K: Ord + Clone> SelectorIndex<K> {
     /// Adds the pair of `selector` and `key`; `false` if it was there already.
     pub fn insert(&mut self, selector: &Selector, key: K) -> bool {
         let added = match selector.key() {
-            None => self.others.insert(selector, &key),
-            Some(Key::Text(name, text)) => {
-                insert_in(&mut self.filed(name).texts, text.into(), selector, &key)
-            }
+            None => self.others.insert(selector, key),
+            Some(Key::Text(name, text)) => insert_in(&mut self.filed(name).texts, text.into(), selector, key),
             Some(Key::Texts(name, texts)) => {
-                let filed = self.filed(name);
-                texts.iter().fold(false, |added, text| {
-                    insert_in(&mut filed.texts, text.clone(), selector, &key) || added
-                })
+                let table = &mut self.filed(name).texts;
+                let mut added = false;
+                for text in texts {
+                    added |= insert_in(table, text.clone(), selector, key.clone());
+                }
+                added
             }
             Some(Key::Number(name, number)) => {
-                insert_in(&mut self.filed(name).numbers, number, selector, &key)
+                insert_in(&mut self.filed(name).numbers, number, selector, key)
             }
-            Some(Key::Bool(name, value)) => self.filed(name).truth(value).insert(selector, &key),
+            Some(Key::Bool(name, value)) => self.filed(name).truth(value).insert(selector, key),
         };
         self.len += usize::from(added);
         added
@@ -94,9 +94,11 @@ impl<K: Ord + Clone> SelectorIndex<K> {
                 self.unfile(name, |filed| remove_from(&mut filed.texts, text, selector, key))
             }
             Some(Key::Texts(name, texts)) => self.unfile(name, |filed| {
-                texts.iter().fold(false, |removed, text| {
-                    remove_from(&mut filed.texts, &**text, selector, key) || removed
-                })
+                let mut removed = false;
+                for text in texts {
+                    removed |= remove_from(&mut filed.texts, &**text, selector, key);
+                }
+                removed
             }),
             Some(Key::Number(name, number)) => {
                 self.unfile(name, |filed| remove_from(&mut filed.numbers, &number, selector, key))
@@ -218,7 +220,7 @@ fn insert_in<T: Hash + Eq, K: Ord + Clone>(
     table: &mut Table<T, K>,
     value: T,
     selector: &Selector,
-    key: &K,
+    key: K,
 ) -> bool {
     table.entry(value).or_insert_with(|| Groups(Vec::new())).insert(selector, key)
 }
@@ -238,10 +240,10 @@ where
 }
 
 impl<K: Ord + Clone> Groups<K> {
-    fn insert(&mut self, selector: &Selector, key: &K) -> bool {
+    fn insert(&mut self, selector: &Selector, key: K) -> bool {
         match self.0.binary_search_by(|group| group.selector.cmp(selector)) {
             Err(position) => {
-                self.0.insert(position, Group { selector: selector.clone(), keys: vec![key.clone()] });
+                self.0.insert(position, Group { selector: selector.clone(), keys: vec![key] });
                 true
             }
             Ok(position) => self.0.get_mut(position).is_some_and(|group| group.insert(key)),
@@ -263,9 +265,9 @@ impl<K: Ord + Clone> Groups<K> {
 }
 
 impl<K: Ord + Clone> Group<K> {
-    fn insert(&mut self, key: &K) -> bool {
-        let Err(place) = self.keys.binary_search(key) else { return false };
-        self.keys.insert(place, key.clone());
+    fn insert(&mut self, key: K) -> bool {
+        let Err(place) = self.keys.binary_search(&key) else { return false };
+        self.keys.insert(place, key);
         true
     }
 }

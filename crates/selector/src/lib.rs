@@ -34,8 +34,8 @@
 //! **Our extension:** a name that is no Java identifier, or is a reserved word, is written in double quotes:
 //! `"content-type" = 'text/plain'`, `"a.b" > 5`, `"order" IS NULL`; a double quote within is doubled.
 //!
-//! **Limits:** 16 KiB of source ([`MAX_LENGTH`]), 100 parentheses within each other ([`MAX_NESTING`]), and in LIKE,
-//! between two `%`, 256 characters if `_` is among them.
+//! **Limits:** 16 KiB of source ([`MAX_LENGTH`]), 64 parentheses within each other ([`MAX_NESTING`]), and in LIKE,
+//! between two `%`, 128 characters if `_` is among them.
 //!
 //! # Example
 //!
@@ -68,6 +68,8 @@ mod like;
 mod number;
 mod parser;
 mod selector;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod value;
 

@@ -286,6 +286,8 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(crate::tests::config(256))]
+
         #[test]
         fn hexadecimal_doubles_are_read_back_exactly(bits in 0_u64..0x7ff0_0000_0000_0000) {
             let value = f64::from_bits(bits);

@@ -9,12 +9,12 @@ use crate::identifier::{HEADER_FIELDS, is_allowed_name};
 use crate::lexer::{Keyword, Lexer, Sign, Token};
 use crate::like::Pattern;
 use crate::number::Number;
-use crate::tree::{Arithmetic, Comparison, Condition, Literal, Name, Term};
+use crate::tree::{Arithmetic, BetweenTerms, Comparison, Condition, Literal, Name, Term};
 
 /// How deep parentheses may be nested.
 ///
 /// Nothing else makes the parser, the evaluation or the release of a selector recurse.
-pub const MAX_NESTING: usize = 100;
+pub const MAX_NESTING: usize = 64;
 
 /// Compiles `source`, whose length the caller has bounded.
 pub(crate) fn parse(source: &str) -> Result<Condition, SyntaxError> {
@@ -258,12 +258,8 @@ impl Parser<'_> {
         }
         let high = self.sum()?;
         let value = value.into_number(operator)?;
-        Ok(Condition::Between {
-            value,
-            negated,
-            low: low.into_number(operator)?,
-            high: high.into_number(operator)?,
-        })
+        let (low, high) = (low.into_number(operator)?, high.into_number(operator)?);
+        Ok(Condition::Between { negated, terms: Box::new(BetweenTerms { value, low, high }) })
     }
 
     fn in_list(&mut self, left: Operand, negated: bool) -> Result<Condition, SyntaxError> {
@@ -293,7 +289,7 @@ impl Parser<'_> {
         let escape = if self.accept(&Token::Keyword(Keyword::Escape))? { Some(self.escape()?) } else { None };
         let pattern =
             Pattern::compile(&source, escape).map_err(|problem| SyntaxError::new(column, problem))?;
-        Ok(Condition::Like { name, negated, pattern })
+        Ok(Condition::Like { name, negated, pattern: Box::new(pattern) })
     }
 
     fn escape(&mut self) -> Result<char, SyntaxError> {

@@ -75,10 +75,8 @@ pub(crate) enum Condition {
         right: Term,
     },
     Between {
-        value: Term,
         negated: bool,
-        low: Term,
-        high: Term,
+        terms: Box<BetweenTerms>,
     },
     /// The texts are sorted, and each is there once.
     In {
@@ -89,12 +87,20 @@ pub(crate) enum Condition {
     Like {
         name: Name,
         negated: bool,
-        pattern: Pattern,
+        pattern: Box<Pattern>,
     },
     IsNull {
         name: Name,
         negated: bool,
     },
+}
+
+/// The operands of BETWEEN; apart, because they would make every other condition larger.
+#[derive(Debug)]
+pub(crate) struct BetweenTerms {
+    pub(crate) value: Term,
+    pub(crate) low: Term,
+    pub(crate) high: Term,
 }
 
 impl Literal {
@@ -246,7 +252,8 @@ impl Condition {
             Condition::Compare { left, operator, right } => {
                 operator.apply(left.value(properties), right.value(properties))
             }
-            Condition::Between { value, negated, low, high } => {
+            Condition::Between { negated, terms } => {
+                let BetweenTerms { value, low, high } = &**terms;
                 between(value.value(properties), *negated, low.value(properties), high.value(properties))
             }
             Condition::In { name, negated, texts } => match properties.property(name) {
