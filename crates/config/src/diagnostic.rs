@@ -252,7 +252,12 @@ impl<'t> Sink<'t> {
     fn push(&self, severity: Severity, code: Code, at: Span, message: String, advice: String) {
         let mut found = self.found.borrow_mut();
         if found.len() >= MAX_DIAGNOSTICS {
-            return;
+            // An error must never be lost behind warnings: it decides whether the broker starts.
+            let spare = found.iter().rposition(|(_, earlier)| earlier.severity == Severity::Warning);
+            match spare.filter(|_| severity == Severity::Error) {
+                Some(warning) => drop(found.remove(warning)),
+                None => return,
+            }
         }
         let position = self.source.position(at.start);
         let snippet = Snippet::new(&self.source, at, position.line, position.column);
@@ -262,9 +267,10 @@ impl<'t> Sink<'t> {
         found.push((at, Diagnostic { severity, code, file, line, column, message, advice, snippet }));
     }
 
-    /// Whether further findings would be dropped, so that none need be made.
+    /// Whether further findings of any kind would be dropped, so that none need be made.
     pub(crate) fn is_full(&self) -> bool {
-        self.found.borrow().len() >= MAX_DIAGNOSTICS
+        let found = self.found.borrow();
+        found.len() >= MAX_DIAGNOSTICS && found.iter().all(|(_, found)| found.severity == Severity::Error)
     }
 
     pub(crate) fn into_report(self) -> Report {
@@ -319,6 +325,18 @@ mod tests {
             sink.error(Code::Syntax, Span::default(), "m", "");
         }
         assert_eq!(sink.into_report().diagnostics.len(), MAX_DIAGNOSTICS);
+    }
+
+    #[test]
+    fn an_error_is_not_lost_behind_warnings() {
+        let sink = Sink::new(Source::new("f", "x"));
+        for _ in 0..2 * MAX_DIAGNOSTICS {
+            sink.warn(Code::JoinLoop, Span::default(), "m", "");
+        }
+        sink.error(Code::NoUsers, Span::default(), "m", "");
+        let report = sink.into_report();
+        assert!(report.has_errors());
+        assert_eq!(report.diagnostics.len(), MAX_DIAGNOSTICS);
     }
 
     #[test]

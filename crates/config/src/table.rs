@@ -303,7 +303,7 @@ impl<'t> Table<'t> {
     pub(crate) fn finish(self) -> Places {
         for (key, _) in self.entries {
             let written = key.get_ref().as_ref();
-            if !self.known.contains(&written) {
+            if !self.known.contains(&written) && !self.sink.is_full() {
                 let message = format!("{} has no key {}", self.title, quote(written));
                 let advice = suggest::advice(written, &self.known);
                 self.sink.error(Code::UnknownKey, key.span().into(), message, advice);
