@@ -34,7 +34,7 @@ class Broker:
 
     def configure(self, config="", auto_create=False, broker=""):
         """Write the configuration file; `broker` are further lines of its first table."""
-        creating = "[auto_create]\nqueues = true\nchannels = true\n" if auto_create else ""
+        creating = "[auto_create]\nenabled = true\n" if auto_create else ""
         self.config.write_text(
             f'[broker]\nname = "A"\n{broker}\n{creating}'
             f'\n[[listener]]\nprotocol = "amqp"\naddress = "127.0.0.1:{self.amqp_port}"\n'
