@@ -1,0 +1,5 @@
+module postroad/interop
+
+go 1.26
+
+require github.com/Azure/go-amqp v1.7.0
