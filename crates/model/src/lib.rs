@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod id;
+pub mod message;
 pub mod name;
 pub mod refusal;
 pub mod settings;

@@ -125,6 +125,8 @@ codes! {
     ObjectNotAllowedHere = "OBJECT_NOT_ALLOWED_HERE", "amqp:not-allowed", 422, None;
     /// A durable without a client id (ERR-9).
     ClientIdRequired = "CLIENT_ID_REQUIRED", "amqp:invalid-field", 400, None;
+    /// A second connection with a client id that is to be used once (AM-2).
+    ClientIdInUse = "CLIENT_ID_IN_USE", "amqp:invalid-field", 409, None;
     /// A limit of the broker is reached (ERR-11).
     LimitReached = "LIMIT_REACHED", "amqp:resource-limit-exceeded", 429, None;
     /// Not offered by this version (ERR-12).
@@ -135,6 +137,16 @@ codes! {
     NotAuthorized = "NOT_AUTHORIZED", "amqp:unauthorized-access", 403, Some(2035);
     /// The thing was deleted while it was in use (OP-6).
     Deleted = "DELETED", "amqp:resource-deleted", 409, None;
+    /// Dead letter: the attempts are used up (AK-8).
+    MaxAttempts = "MAX_ATTEMPTS", "amqp:internal-error", 409, None;
+    /// Dead letter: the consumer rejected it (AK-2).
+    Rejected = "REJECTED", "amqp:internal-error", 409, None;
+    /// Dead letter: its time was over (QU-6).
+    Expired = "EXPIRED", "amqp:internal-error", 409, None;
+    /// Dead letter: every consumer refused it (AK-3).
+    RefusedByAll = "REFUSED_BY_ALL", "amqp:internal-error", 409, None;
+    /// Dead letter: a copy too old to be judged (DUP-7).
+    DuplicateUndecidable = "DUPLICATE_UNDECIDABLE", "amqp:internal-error", 409, None;
     /// Another consumer took over (EX-5).
     Stolen = "STOLEN", "amqp:link:stolen", 409, None;
 }

@@ -1,1 +1,301 @@
-//! (page to be written)
+//! The durable records: every change that the broker's state can make, and their encoding in the journal.
+//!
+//! What it knows: the meaning and the byte form of each record (drawn in `docs/internals/records.md`).
+//! What it must never know: why a record was made (the engine decides) and where it lies (the journal keeps it).
+//! A record carries outcomes only: whatever depended on time, credit or chance stands in it as a fact, so that
+//! replay decides nothing (DESIGN 7.1).
+//!
+//! A *step* is a list of records in one journal frame: all of it is there after a crash, or none (DESIGN 7.2).
+//! The order of the variants *is* the format: new ones go to the end, none is removed or reordered; the golden
+//! file in `tests/` fails when that is forgotten. Definitions are kept as JSON inside their record, so that a
+//! setting with a default can be added without a new format.
+
+mod codec;
+mod event;
+
+pub use codec::{DecodeError, append, decode_step};
+pub use event::{DeadLetter, Extra, StoredEvent};
+
+use bytes::Bytes;
+use postroad_model::id::{BodyId, EventId, JoinKey, ObjectKey, Origin, StoreKey, StoreUid, WallMs};
+use postroad_model::settings::{ChannelSettings, JoinSettings, NamedObjectSettings, QueueSettings};
+use serde::{Deserialize, Serialize};
+
+/// An inclusive range of event ids.
+pub type IdRange = (EventId, EventId);
+
+/// What kind of store was defined, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum StoreDefinition {
+    /// A channel.
+    Channel(#[serde(with = "codec::as_json")] ChannelSettings),
+    /// A queue.
+    Queue(#[serde(with = "codec::as_json")] QueueSettings),
+}
+
+/// Who made a definition; decides who may remove it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MadeBy {
+    /// The broker itself (the dead-letter queue).
+    Broker,
+    /// The configuration file.
+    Configuration,
+    /// An operator, through REST or the command line.
+    Operator,
+    /// A client, by using the address for the first time.
+    FirstUse,
+}
+
+/// Who owns a named object (NO-7).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Owner {
+    /// Made by configuration or an operator; its name is unique on its channel.
+    Native,
+    /// Made by a client; its name is unique for the client id.
+    Client(String),
+}
+
+/// Why events left a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Removal {
+    /// A consumer took them.
+    Consumed,
+    /// Their time was over.
+    Expired,
+    /// An operator purged them.
+    Purged,
+    /// The store was full (`honour_capacity = false`).
+    Evicted,
+    /// A newer event with the same publish key came.
+    Replaced,
+    /// They went to the dead-letter queue.
+    DeadLettered,
+    /// Nobody needs them any more (`retention = "interest"`).
+    Unneeded,
+}
+
+/// What a delivery count or a sent mark belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Place {
+    /// A queue.
+    Store(StoreKey),
+    /// A named object.
+    Object(ObjectKey),
+}
+
+/// One durable change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Record {
+    /// The data folder belongs to this broker: its id, made with the folder.
+    BrokerCreated {
+        /// The broker id (README U-3).
+        id: [u8; 16],
+    },
+    /// A store was defined.
+    StoreCreated {
+        /// Its number.
+        store: StoreKey,
+        /// Its identity as an origin.
+        uid: StoreUid,
+        /// Its name.
+        name: String,
+        /// Its kind and settings.
+        definition: StoreDefinition,
+        /// Who made it.
+        made_by: MadeBy,
+    },
+    /// The settings of a store changed.
+    StoreAltered {
+        /// Which store.
+        store: StoreKey,
+        /// The new settings; the kind never changes.
+        definition: StoreDefinition,
+        /// Who owns the definition now.
+        made_by: MadeBy,
+    },
+    /// A store and everything in it is gone.
+    StoreDeleted {
+        /// Which store.
+        store: StoreKey,
+    },
+    /// From the next event on the store is another origin (DUP-3).
+    StoreUidRenewed {
+        /// Which store.
+        store: StoreKey,
+        /// The new identity.
+        uid: StoreUid,
+    },
+    /// Event ids below this one are given in memory and never again after a restart (DESIGN 7.4).
+    IdsReserved {
+        /// Which store.
+        store: StoreKey,
+        /// The first id that is not reserved.
+        below: EventId,
+    },
+    /// The bytes of a message, before the first event that holds it.
+    Body {
+        /// Its broker-wide number.
+        id: BodyId,
+        /// Bytes of the message-annotations section at the start; the bare message follows.
+        annotations: u32,
+        /// The sections, encoded as AMQP 1.0.
+        bytes: Bytes,
+    },
+    /// An event was stored.
+    Stored {
+        /// Where.
+        store: StoreKey,
+        /// The event.
+        event: StoredEvent,
+    },
+    /// Events left a store.
+    Removed {
+        /// Which store.
+        store: StoreKey,
+        /// Which ids; ids in between that are not there are no error.
+        ids: Vec<IdRange>,
+        /// Why.
+        why: Removal,
+    },
+    /// A delivery attempt failed.
+    Attempted {
+        /// Of what.
+        place: Place,
+        /// Which event.
+        event: EventId,
+        /// Failed attempts so far.
+        failed: u32,
+        /// Attempts that count toward the limit (AK-5).
+        counted: u32,
+    },
+    /// Deliveries up to this id may have been sent (AK-10).
+    Sent {
+        /// From where.
+        place: Place,
+        /// The highest id that may have been sent.
+        up_to: EventId,
+    },
+    /// A named object was created.
+    ObjectCreated {
+        /// Its number.
+        object: ObjectKey,
+        /// Its channel.
+        store: StoreKey,
+        /// Who owns it.
+        owner: Owner,
+        /// Its name in its owner's space.
+        name: String,
+        /// Its settings.
+        #[serde(with = "codec::as_json")]
+        settings: NamedObjectSettings,
+        /// The first event that it owes.
+        low: EventId,
+        /// Who made it.
+        made_by: MadeBy,
+    },
+    /// The settings of a named object changed.
+    ObjectAltered {
+        /// Which object.
+        object: ObjectKey,
+        /// The new settings.
+        #[serde(with = "codec::as_json")]
+        settings: NamedObjectSettings,
+    },
+    /// A named object is gone.
+    ObjectDeleted {
+        /// Which object.
+        object: ObjectKey,
+    },
+    /// A named object finished events: everything below `low`, and `done` at or above it.
+    ObjectMoved {
+        /// Which object.
+        object: ObjectKey,
+        /// The lowest event still owed.
+        low: EventId,
+        /// Single events finished above it.
+        done: Vec<IdRange>,
+    },
+    /// Events that an object still owed are gone (RET-6).
+    ObjectSkipped {
+        /// Which object.
+        object: ObjectKey,
+        /// How many so far.
+        total: u64,
+    },
+    /// A join was created.
+    JoinCreated {
+        /// Its number.
+        join: JoinKey,
+        /// Its name.
+        name: String,
+        /// The source channel.
+        source: StoreKey,
+        /// Its settings.
+        #[serde(with = "codec::as_json")]
+        settings: JoinSettings,
+        /// The highest source event settled; for an archive join the highest arrival.
+        cursor: u64,
+        /// Who made it.
+        made_by: MadeBy,
+    },
+    /// The settings of a join changed.
+    JoinAltered {
+        /// Which join.
+        join: JoinKey,
+        /// The new settings.
+        #[serde(with = "codec::as_json")]
+        settings: JoinSettings,
+        /// The new filter holds for events above this id (FIL-4).
+        filter_from: EventId,
+    },
+    /// A join is gone.
+    JoinDeleted {
+        /// Which join.
+        join: JoinKey,
+    },
+    /// A join settled source events up to here.
+    JoinMoved {
+        /// Which join.
+        join: JoinKey,
+        /// The new cursor.
+        cursor: u64,
+    },
+    /// A stored event may cross more stores than was thought (HOP-6).
+    BudgetRaised {
+        /// Where.
+        store: StoreKey,
+        /// Which event.
+        event: EventId,
+        /// The new budget; `None` means unlimited.
+        budget: Option<u8>,
+        /// Joins whose cursor had passed the event offer it again.
+        reoffer: bool,
+    },
+    /// An event that was offered again after its budget rose was settled by a join (HOP-6).
+    Reoffered {
+        /// Which join.
+        join: JoinKey,
+        /// Which source event.
+        event: EventId,
+    },
+    /// Something reached a store from which an archive join reads (ARC-3).
+    Arrived {
+        /// Where.
+        store: StoreKey,
+        /// The arrival's number there, from 1.
+        arrival: u64,
+        /// The event that it became, or the first one that it repeats.
+        event: StoredEvent,
+        /// Whether it repeats an event.
+        duplicate: bool,
+    },
+    /// An origin that no event of the store shows any more was taken (DUP-4).
+    OriginTaken {
+        /// By which store.
+        store: StoreKey,
+        /// What.
+        origin: Origin,
+        /// When, for the age of the window.
+        at: WallMs,
+    },
+}

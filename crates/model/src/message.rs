@@ -1,0 +1,328 @@
+//! A message as the broker keeps it: the sender's annotations and its bare message, encoded as AMQP 1.0, shared
+//! and never changed (DESIGN 2); and what is read of it once, when it comes in.
+
+use crate::address::Kind;
+use crate::refusal::{Code, Refusal};
+use bytes::{Bytes, BytesMut};
+use postroad_amqp_codec::composite::decode_composite;
+use postroad_amqp_codec::message::{
+    Header, PropertiesRef, Sections, Span, ValueRef, find_in_map, map_entries, write_message_annotations,
+};
+use postroad_amqp_codec::{DecodeError, Reader};
+
+/// Everything that the broker adds to a message has this prefix (README U-7).
+pub const OWN_PREFIX: &str = "x-opt-postroad-";
+/// What clients may set of it (ENV-3).
+const CLIENTS_MAY_SET: [&str; 2] = ["x-opt-postroad-report", "x-opt-postroad-retain"];
+
+/// An immutable message. Cloning shares the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    bytes: Bytes,
+    annotations: u32,
+    properties: Span,
+    application: Span,
+    body: Span,
+}
+
+impl Message {
+    /// A message from the bytes that the journal kept: a message-annotations section of `annotations` bytes (0 if
+    /// there is none), then the bare message and the footer.
+    ///
+    /// # Errors
+    /// If the sections do not scan, or the annotations are longer than the bytes.
+    pub fn from_stored(bytes: Bytes, annotations: u32) -> Result<Self, DecodeError> {
+        let sections = Sections::scan(&bytes)?;
+        let annotations = annotations.min(sections.len);
+        Ok(Self {
+            annotations,
+            properties: sections.properties.unwrap_or_default(),
+            application: sections.application_properties.unwrap_or_default(),
+            body: sections.body.unwrap_or_default(),
+            bytes,
+        })
+    }
+
+    /// Annotations section and bare message.
+    #[must_use]
+    pub const fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Bytes in all.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Length of the annotations section in bytes.
+    #[must_use]
+    pub const fn annotations_len(&self) -> u32 {
+        self.annotations
+    }
+
+    /// The sender's message-annotations section, if it has one.
+    #[must_use]
+    pub fn annotations(&self) -> Option<&[u8]> {
+        self.bytes.get(..self.annotations as usize).filter(|section| !section.is_empty())
+    }
+
+    /// The bare message and the footer, as they were sent.
+    #[must_use]
+    pub fn bare(&self) -> Bytes {
+        self.bytes.slice((self.annotations as usize).min(self.bytes.len())..)
+    }
+
+    /// The body sections, encoded; empty if the message has none.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        self.body.of(&self.bytes)
+    }
+
+    /// The application-properties section, encoded; empty if the message has none.
+    #[must_use]
+    pub fn application_properties(&self) -> &[u8] {
+        self.application.of(&self.bytes)
+    }
+
+    /// One application property.
+    #[must_use]
+    pub fn application_property(&self, key: &str) -> Option<ValueRef<'_>> {
+        if self.application.is_empty() {
+            return None;
+        }
+        find_in_map(self.application.of(&self.bytes), key)
+    }
+
+    /// `message-id`.
+    #[must_use]
+    pub fn message_id(&self) -> Option<ValueRef<'_>> {
+        self.properties()?.message_id()
+    }
+
+    /// `correlation-id`.
+    #[must_use]
+    pub fn correlation_id(&self) -> Option<ValueRef<'_>> {
+        self.properties()?.correlation_id()
+    }
+
+    /// `subject`.
+    #[must_use]
+    pub fn subject(&self) -> Option<ValueRef<'_>> {
+        self.properties()?.subject().map(ValueRef::Text)
+    }
+
+    /// `creation-time`.
+    #[must_use]
+    pub fn creation_time(&self) -> Option<ValueRef<'_>> {
+        self.properties()?.creation_time().map(ValueRef::Timestamp)
+    }
+
+    /// `group-id`.
+    #[must_use]
+    pub fn group_id(&self) -> Option<ValueRef<'_>> {
+        self.properties()?.group_id().map(ValueRef::Text)
+    }
+
+    fn properties(&self) -> Option<PropertiesRef<'_>> {
+        if self.properties.is_empty() {
+            return None;
+        }
+        PropertiesRef::parse(self.properties.of(&self.bytes)).ok()
+    }
+}
+
+/// A message that came in, and what the broker reads of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incoming {
+    /// The message, in an allocation of its own.
+    pub message: Message,
+    /// Header: asked to be kept.
+    pub durable: bool,
+    /// Header: 0 to 9, default 4.
+    pub priority: u8,
+    /// Header: milliseconds of life.
+    pub ttl_ms: Option<u32>,
+    /// Properties: end of life, milliseconds since 1970.
+    pub absolute_expiry: Option<u64>,
+    /// Properties: the address, for an anonymous producer.
+    pub to: Option<String>,
+    /// What `x-opt-jms-dest` says of the kind of `to` (ADR-6).
+    pub to_kind: Option<Kind>,
+    /// Properties: the message-id as text.
+    pub message_id: Option<String>,
+}
+
+impl Incoming {
+    /// Reads a message as a client sent it. The broker's own annotations are taken out (ENV-3), header and delivery
+    /// annotations end here.
+    ///
+    /// # Errors
+    /// `BAD_MESSAGE` where the sections do not parse.
+    pub fn parse(sent: &[u8]) -> Result<Self, Refusal> {
+        Self::read(sent).map_err(|error| {
+            let text = format!("the message can't be read as AMQP 1.0 message sections: {error}");
+            Refusal::new(Code::BadMessage, "message", text)
+        })
+    }
+
+    fn read(sent: &[u8]) -> Result<Self, DecodeError> {
+        let sections = Sections::scan(sent)?;
+        let header = match sections.header {
+            Some(span) => decode_composite::<Header>(&mut Reader::new(span.of(sent)))?,
+            None => Header::default(),
+        };
+        let annotations = sections.message_annotations.map_or(&[][..], |span| span.of(sent));
+        let to_kind = kind_of(annotations)?;
+        let message = store_form(sent, &sections, annotations)?;
+        let properties = match sections.properties {
+            Some(span) => Some(PropertiesRef::parse(span.of(sent))?),
+            None => None,
+        };
+        let expiry = properties.as_ref().and_then(PropertiesRef::absolute_expiry_time);
+        let message_id = properties.as_ref().and_then(PropertiesRef::message_id);
+        Ok(Self {
+            message,
+            durable: header.durable,
+            priority: header.priority,
+            ttl_ms: header.ttl,
+            absolute_expiry: expiry.and_then(|at| u64::try_from(at).ok()),
+            to: properties.as_ref().and_then(PropertiesRef::to).map(str::to_owned),
+            to_kind,
+            message_id: message_id.map(id_text),
+        })
+    }
+}
+
+/// The bytes that are kept: allowed annotations, then everything behind them.
+fn store_form(sent: &[u8], sections: &Sections, annotations: &[u8]) -> Result<Message, DecodeError> {
+    let bare = sent.get(sections.bare_message().start as usize..).unwrap_or_default();
+    let mut bytes = BytesMut::with_capacity(annotations.len() + bare.len());
+    if forged(annotations)? {
+        keep_allowed(annotations, &mut bytes)?;
+    } else {
+        bytes.extend_from_slice(annotations);
+    }
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(bare);
+    Message::from_stored(bytes.freeze(), length)
+}
+
+/// Whether a client set annotations that are the broker's.
+fn forged(annotations: &[u8]) -> Result<bool, DecodeError> {
+    if annotations.is_empty() {
+        return Ok(false);
+    }
+    for entry in map_entries(annotations)? {
+        if !allowed(entry?.key) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn allowed(key: ValueRef<'_>) -> bool {
+    key.as_str().is_none_or(|key| !key.starts_with(OWN_PREFIX) || CLIENTS_MAY_SET.contains(&key))
+}
+
+fn keep_allowed(annotations: &[u8], out: &mut BytesMut) -> Result<(), DecodeError> {
+    let mut kept = Vec::new();
+    for entry in map_entries(annotations)? {
+        let entry = entry?;
+        if let Some(key) = entry.key.as_str().filter(|_| allowed(entry.key)) {
+            kept.push((key, entry.value_ref()?));
+        }
+    }
+    write_message_annotations(out, None, kept.iter().copied())
+}
+
+/// What a JMS client says of its destination's kind (ADR-6).
+fn kind_of(annotations: &[u8]) -> Result<Option<Kind>, DecodeError> {
+    if annotations.is_empty() {
+        return Ok(None);
+    }
+    Ok(match find_in_map(annotations, "x-opt-jms-dest") {
+        Some(ValueRef::Int(0 | 2) | ValueRef::Uint(0 | 2)) => Some(Kind::Queue),
+        Some(ValueRef::Int(1 | 3) | ValueRef::Uint(1 | 3)) => Some(Kind::Topic),
+        _ => None,
+    })
+}
+
+/// A message-id as text that is equal exactly for equal ids of one type.
+fn id_text(id: ValueRef<'_>) -> String {
+    match id {
+        ValueRef::Text(text) | ValueRef::Symbol(text) => text.to_owned(),
+        ValueRef::Uint(number) => format!("ulong:{number}"),
+        ValueRef::Uuid(bytes) => format!("uuid:{}", uuid::Uuid::from_bytes(bytes)),
+        ValueRef::Binary(bytes) => bytes.iter().fold(String::from("binary:"), |text, b| format!("{text}{b:02x}")),
+        other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postroad_amqp_codec::message::{Body, Message as Whole, Properties};
+    use postroad_amqp_codec::{Encode, Map, Symbol, Value};
+
+    fn encode(message: &Whole) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        bytes
+    }
+
+    fn annotated(entries: &[(&'static str, Value)]) -> Whole {
+        let mut map = Map::default();
+        for (key, value) in entries {
+            map.0.push(Value::Symbol(Symbol::from_static(key)), value.clone());
+        }
+        let properties = Properties { to: Some("orders".into()), ..Properties::default() };
+        Whole {
+            header: Some(Header { durable: true, priority: 7, ttl: Some(5), ..Header::default() }),
+            message_annotations: Some(map),
+            properties: Some(properties),
+            body: Body::Value(Value::String("hello".into())),
+            ..Whole::default()
+        }
+    }
+
+    #[test]
+    fn a_client_cannot_forge_what_is_the_brokers() {
+        let sent = annotated(&[
+            ("x-opt-postroad-origin", Value::Ulong(1)),
+            ("x-opt-jms-dest", Value::Byte(1)),
+            ("x-opt-postroad-report", Value::Bool(true)),
+        ]);
+        let incoming = Incoming::parse(&encode(&sent)).unwrap();
+        let kept = incoming.message.annotations().unwrap();
+        assert_eq!(find_in_map(kept, "x-opt-postroad-origin"), None);
+        assert_eq!(find_in_map(kept, "x-opt-postroad-report"), Some(ValueRef::Bool(true)));
+        assert_eq!(incoming.to_kind, Some(Kind::Topic));
+        postroad_testkit::proves("ENV-3");
+    }
+
+    #[test]
+    fn header_facts_are_read_and_the_bare_message_is_kept_to_the_byte() {
+        let sent = annotated(&[("a", Value::Byte(1))]);
+        let encoded = encode(&sent);
+        let incoming = Incoming::parse(&encoded).unwrap();
+        assert!(incoming.durable);
+        assert_eq!((incoming.priority, incoming.ttl_ms), (7, Some(5)));
+        assert_eq!(incoming.to.as_deref(), Some("orders"));
+        let bare = incoming.message.bare();
+        assert!(encoded.ends_with(&bare) && !bare.is_empty());
+        let again = Message::from_stored(incoming.message.bytes().clone(), incoming.message.annotations_len());
+        assert_eq!(again.unwrap(), incoming.message);
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        assert_eq!(Incoming::parse(b"no message").unwrap_err().code, Code::BadMessage);
+    }
+}
