@@ -87,7 +87,7 @@ descriptors! {
     DISCHARGE = 0x32, "amqp:discharge:list";
     /// `declared` (part 4, section 4.5.5).
     DECLARED = 0x33, "amqp:declared:list";
-    /// `transactional-state` (part 4, section 4.5.8).
+    /// `transactional-state` (part 4, section 4.5.6).
     TRANSACTIONAL_STATE = 0x34, "amqp:transactional-state:list";
     /// `sasl-mechanisms` (part 5, section 5.3.3.1).
     SASL_MECHANISMS = 0x40, "amqp:sasl-mechanisms:list";

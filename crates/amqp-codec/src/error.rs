@@ -1,5 +1,5 @@
 //! Errors that peers tell each other, and the conditions that the specification names (part 2, sections 2.8.14 to
-//! 2.8.18; part 4, section 4.5.9).
+//! 2.8.18; part 4, section 4.5.8).
 
 use crate::composite::composite;
 use crate::descriptor;
@@ -87,11 +87,11 @@ pub mod condition {
         LINK_REDIRECT = "amqp:link:redirect";
         /// The link was attached from somewhere else (section 2.8.18).
         STOLEN = "amqp:link:stolen";
-        /// No transaction has that id (part 4, section 4.5.9).
+        /// No transaction has that id (part 4, section 4.5.8).
         TRANSACTION_UNKNOWN_ID = "amqp:transaction:unknown-id";
-        /// The transaction was rolled back (part 4, section 4.5.9).
+        /// The transaction was rolled back (part 4, section 4.5.8).
         TRANSACTION_ROLLBACK = "amqp:transaction:rollback";
-        /// The transaction took too long (part 4, section 4.5.9).
+        /// The transaction took too long (part 4, section 4.5.8).
         TRANSACTION_TIMEOUT = "amqp:transaction:timeout";
     }
 }

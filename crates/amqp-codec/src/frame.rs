@@ -11,7 +11,7 @@ use crate::sasl::SaslBody;
 use crate::writer::{Buffer, saturate, write_at};
 
 /// The smallest limit on frame sizes that a peer may set, and the limit before there is another, in bytes (part 2,
-/// section 2.3.1).
+/// section 2.8.19).
 pub const MIN_MAX_FRAME_SIZE: u32 = 512;
 
 /// The bytes of a frame header (part 2, section 2.3.1).

@@ -36,6 +36,8 @@ pub mod value;
 pub mod writer;
 
 mod format;
+#[cfg(test)]
+mod tests;
 
 pub use decode::Decode;
 pub use decode_error::{DecodeError, DecodeErrorKind};

@@ -1,4 +1,4 @@
-//! Maps that keep their order: any key (part 1, section 1.6.23), and symbol keys (part 2, section 2.8.15).
+//! Maps that keep their order: any key (part 1, section 1.6.23), and symbol keys (part 2, section 2.8.13).
 
 use crate::symbol::Symbol;
 use crate::value::Value;
@@ -53,7 +53,7 @@ impl FromIterator<(Value, Value)> for Map {
     }
 }
 
-/// The `fields` type: a map with symbol keys (part 2, section 2.8.15). Filter sets (part 3, section 3.5.8) and node
+/// The `fields` type: a map with symbol keys (part 2, section 2.8.13). Filter sets (part 3, section 3.5.8) and node
 /// properties (section 3.5.9) have the same form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fields(pub Vec<(Symbol, Value)>);

@@ -1,4 +1,4 @@
-//! The state of a delivery at its receiver, and its outcome (part 3, section 3.4; part 4, sections 4.5.5 and 4.5.8).
+//! The state of a delivery at its receiver, and its outcome (part 3, section 3.4; part 4, sections 4.5.5 and 4.5.6).
 
 use bytes::Bytes;
 
@@ -46,7 +46,7 @@ pub enum DeliveryState {
         /// The id of the transaction.
         txn_id: Bytes,
     },
-    /// The state holds when the transaction commits (part 4, section 4.5.8).
+    /// The state holds when the transaction commits (part 4, section 4.5.6).
     Transactional {
         /// The id of the transaction.
         txn_id: Bytes,

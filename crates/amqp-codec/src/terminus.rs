@@ -26,7 +26,7 @@ composite! {
         dynamic: bool => or(false),
         /// Properties for the node that is to be made (section 3.5.9).
         dynamic_node_properties: Option<Fields> => optional,
-        /// Move messages or copy them: `move`, `copy` (section 3.5.6, [`distribution_mode`]).
+        /// Move messages or copy them: `move`, `copy` (section 3.5.7, [`distribution_mode`]).
         distribution_mode: Option<Symbol> => optional,
         /// Which messages come: named filters, whose values keep their descriptors (section 3.5.8).
         filter: Option<Fields> => optional,
