@@ -173,8 +173,8 @@ fn is_state(code: &u64) -> bool {
 fn decode_fields(code: u64, fields: &mut FieldReader<'_>) -> Result<DeliveryState, DecodeError> {
     Ok(match code {
         descriptor::RECEIVED => DeliveryState::Received {
-            section_number: fields.mandatory("received", "section-number")?,
-            section_offset: fields.mandatory("received", "section-offset")?,
+            section_number: fields.mandatory("received", "section_number")?,
+            section_offset: fields.mandatory("received", "section_offset")?,
         },
         descriptor::REJECTED => DeliveryState::Rejected { error: fields.optional()? },
         descriptor::RELEASED => DeliveryState::Released,
@@ -183,9 +183,9 @@ fn decode_fields(code: u64, fields: &mut FieldReader<'_>) -> Result<DeliveryStat
             undeliverable_here: fields.optional()?.unwrap_or(false),
             message_annotations: fields.optional()?,
         },
-        descriptor::DECLARED => DeliveryState::Declared { txn_id: fields.mandatory("declared", "txn-id")? },
+        descriptor::DECLARED => DeliveryState::Declared { txn_id: fields.mandatory("declared", "txn_id")? },
         descriptor::TRANSACTIONAL_STATE => DeliveryState::Transactional {
-            txn_id: fields.mandatory("transactional-state", "txn-id")?,
+            txn_id: fields.mandatory("transactional-state", "txn_id")?,
             outcome: fields.optional()?,
         },
         _ => DeliveryState::Accepted,
