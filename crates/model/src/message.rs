@@ -280,7 +280,7 @@ mod tests {
     fn annotated(entries: &[(&'static str, Value)]) -> Whole {
         let mut map = Map::default();
         for (key, value) in entries {
-            map.0.push(Value::Symbol(Symbol::from_static(key)), value.clone());
+            map.0.push((Value::Symbol(Symbol::from_static(key)), value.clone()));
         }
         let properties = Properties { to: Some("orders".into()), ..Properties::default() };
         Whole {
