@@ -33,6 +33,9 @@ const MIN_IDLE_TIMEOUT_MS: u32 = 10;
 /// [`next_deadline`](Self::next_deadline), and then call [`handle_deadline`](Self::handle_deadline). What is written
 /// between two polls of the output goes out together: flow frames and dispositions are held back until then and joined.
 ///
+/// **Back-pressure.** Some frames of the peer are answered at once, so read no more from a peer while much of the
+/// [`Output`] for it is not written; and events hold payloads, so poll them after every input.
+///
 /// **Time** is `now_ms`, in milliseconds of a clock that never runs back.
 ///
 /// **Faults of the peer** end what they are about: the link, the session or the connection. The peer is told, one
@@ -305,7 +308,7 @@ impl Connection {
     }
 
     fn take_frame(&mut self, input: &mut BytesMut) -> Result<bool, Error> {
-        let mut max = self.config.max_frame_size.max(MIN_MAX_FRAME_SIZE);
+        let mut max = self.own_max_frame_size();
         if !self.remote_open {
             max = max.min(MAX_EARLY_FRAME);
         }
@@ -446,7 +449,7 @@ impl Connection {
         let mut open = Open {
             container_id: config.container_id.clone(),
             hostname: config.hostname.clone(),
-            max_frame_size: config.max_frame_size.max(MIN_MAX_FRAME_SIZE),
+            max_frame_size: self.own_max_frame_size(),
             channel_max: config.channel_max,
             idle_time_out: config.idle_timeout_ms.map(|ms| (ms / 2).max(1)),
             offered_capabilities: config.offered_capabilities.clone(),
@@ -459,6 +462,11 @@ impl Connection {
         // Larger than the peer allows or not: without it there is no connection.
         let _ = self.early.frame(0, u32::MAX, &open);
         self.local_open = true;
+    }
+
+    /// The largest frame that the peer may send, in bytes.
+    pub(crate) fn own_max_frame_size(&self) -> u32 {
+        self.config.max_frame_size.max(MIN_MAX_FRAME_SIZE)
     }
 
     /// Whether sessions can be begun.

@@ -102,7 +102,7 @@ pub enum Event {
         /// What the peer added to the flow state.
         properties: Option<Box<Fields>>,
     },
-    /// A sending link: of its deliveries that waited inside for the session's window, none is left.
+    /// A sending link: everything that had to wait inside for the session's window is written.
     Sendable {
         /// The link.
         link: LinkId,

@@ -26,6 +26,13 @@ pub(crate) struct PendingDisposition {
     state: Option<DeliveryState>,
 }
 
+impl PendingDisposition {
+    fn goes_on_with(&self, next: &Self) -> bool {
+        let follows = self.last.checked_add(1) == Some(next.first);
+        follows && (self.role, self.settled) == (next.role, next.settled) && self.state == next.state
+    }
+}
+
 /// Deliveries of one link that follow each other in a session: ids.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -105,56 +112,32 @@ impl Connection {
         if self.local_closed {
             return Err(ApiMisuse::ConnectionGone);
         }
-        let state = state.map(|state| fit(state, self.peer.max_frame_size));
-        let found =
-            self.links.get_mut(link.0).filter(|found| found.is_usable()).ok_or(ApiMisuse::LinkGone)?;
-        let session_id = found.session;
+        let max = self.peer.max_frame_size;
+        let state = state.map(|state| fit(state, max));
+        let Self { links, sessions, out, .. } = self;
+        let found = links.get_mut(link.0).filter(|found| found.is_usable()).ok_or(ApiMisuse::LinkGone)?;
+        let id = found.session;
+        let session = sessions.get_mut(id.0).ok_or(ApiMisuse::LinkGone)?;
         let unsettled = match (&mut found.end, role) {
             (LinkEnd::Receiver(receiver), Role::Receiver) => &mut receiver.unsettled,
             (LinkEnd::Sender(sender), Role::Sender) => &mut sender.unsettled,
             _ => return Err(ApiMisuse::WrongRole),
         };
-        let (mut ranges, mut ids) = (Ranges::default(), Vec::new());
-        let collect = |_, id| ids.extend(ranges.add(id));
+        let mut ranges = Ranges::default();
+        let mut dispose = |range: Option<(u64, u64)>| {
+            if let Some((first, last)) = range {
+                let next = PendingDisposition { role, first, last, settled, state: state.clone() };
+                session.dispose(next, out, max);
+            }
+        };
         if settled {
-            unsettled.settle(first, last, collect);
+            unsettled.settle(first, last, |_, id| dispose(ranges.add(id)));
         } else {
-            unsettled.visit(first, last, collect);
+            unsettled.visit(first, last, |_, id| dispose(ranges.add(id)));
         }
-        ids.extend(ranges.finish());
-        for range in ids {
-            self.dispose(session_id, role, range, state.as_ref(), settled);
-        }
-        Ok(())
-    }
-
-    /// Adds a range of delivery ids to the disposition that is held back, or writes that one and begins another.
-    fn dispose(
-        &mut self,
-        id: SessionId,
-        role: Role,
-        (first, last): (u64, u64),
-        state: Option<&DeliveryState>,
-        settled: bool,
-    ) {
-        let Some(session) = self.session_mut(id) else { return };
-        if settled {
-            let ledger = if role == Role::Receiver { &mut session.incoming } else { &mut session.outgoing };
-            ledger.settle(first, last, |_, _| {});
-        }
-        if let Some(held) = &mut session.disposition
-            && (held.role, held.settled, held.last + 1) == (role, settled, first)
-            && held.state.as_ref() == state
-        {
-            held.last = last;
-            return;
-        }
-        self.flush_disposition(id);
-        if let Some(session) = self.session_mut(id) {
-            let state = state.cloned();
-            session.disposition = Some(PendingDisposition { role, first, last, settled, state });
-        }
+        dispose(ranges.finish());
         self.touch(id);
+        Ok(())
     }
 
     /// Writes the disposition that is held back.
@@ -215,6 +198,21 @@ impl Connection {
 }
 
 impl Session {
+    /// Lengthens the disposition that is held back, or writes it and holds back the next.
+    fn dispose(&mut self, next: PendingDisposition, out: &mut Outbox, max: u32) {
+        if next.settled {
+            let ledger = if next.role == Role::Receiver { &mut self.incoming } else { &mut self.outgoing };
+            ledger.settle(next.first, next.last, |_, _| {});
+        }
+        match &mut self.disposition {
+            Some(held) if held.goes_on_with(&next) => held.last = next.last,
+            _ => {
+                self.write_disposition(out, max);
+                self.disposition = Some(next);
+            }
+        }
+    }
+
     /// Writes the disposition that is held back, in a frame of at most `max` bytes.
     pub(crate) fn write_disposition(&mut self, out: &mut Outbox, max: u32) {
         let Some(held) = self.disposition.take() else { return };

@@ -1,4 +1,15 @@
-//! Tests of whole connections.
+//! Tests of whole connections: two engines that talk over byte pipes ([`pair`]), or one engine and a peer that says
+//! whatever the test wants ([`script`]).
+
+mod faults;
+mod flow;
+mod lifecycle;
+mod pair;
+mod random;
+mod sasl;
+mod script;
+mod settlement;
+mod time;
 
 use proptest::test_runner::{Config as Cases, RngSeed};
 

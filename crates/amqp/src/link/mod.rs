@@ -276,9 +276,9 @@ impl Connection {
     /// Forgets what a link was about to send, and its deliveries.
     fn silence_link(&mut self, id: LinkId) {
         let Some(link) = self.links.get_mut(id.0) else { return };
-        let session = self.sessions.get_mut(link.session.0);
+        let Some(session) = self.sessions.get_mut(link.session.0) else { return };
         match &mut link.end {
-            LinkEnd::Sender(sender) => sender.silence(session),
+            LinkEnd::Sender(sender) => sender.silence(id, session),
             LinkEnd::Receiver(receiver) => receiver.silence(session),
         }
     }

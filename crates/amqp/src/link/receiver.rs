@@ -76,11 +76,9 @@ impl ReceiverLink {
     }
 
     /// Forgets what was received and not settled.
-    pub(crate) fn silence(&mut self, session: Option<&mut Session>) {
+    pub(crate) fn silence(&mut self, session: &mut Session) {
         self.current = None;
-        if let Some(session) = session {
-            self.unsettled.clear(|_, id| session.incoming.settle(id, id, |_, _| {}));
-        }
+        self.unsettled.clear(|_, id| session.incoming.settle(id, id, |_, _| {}));
     }
 
     fn give(&mut self, limit: u64, drain: bool) {

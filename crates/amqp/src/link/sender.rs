@@ -72,6 +72,8 @@ pub(crate) struct SenderLink {
     queue: VecDeque<Queued>,
     /// In the session's ring.
     waiting: bool,
+    /// Something could not be written when it was given to us; the user is told when it is.
+    blocked: bool,
     pub(crate) unsettled: Ledger<u64>,
 }
 
@@ -125,6 +127,7 @@ impl SenderLink {
             coordinator: false,
             queue: VecDeque::new(),
             waiting: false,
+            blocked: false,
             unsettled: Ledger::new(),
         }
     }
@@ -141,12 +144,13 @@ impl SenderLink {
     }
 
     /// Forgets everything that was to be sent.
-    pub(crate) fn silence(&mut self, session: Option<&mut Session>) {
+    pub(crate) fn silence(&mut self, id: LinkId, session: &mut Session) {
         self.queue = VecDeque::new();
         self.drained = false;
-        if let Some(session) = session {
-            self.unsettled.clear(|_, id| session.outgoing.settle(id, id, |_, _| {}));
+        if std::mem::take(&mut self.waiting) {
+            session.ring.retain(|link| *link != id);
         }
+        self.unsettled.clear(|_, id| session.outgoing.settle(id, id, |_, _| {}));
     }
 
     /// The delivery count as the wire has it.
@@ -205,6 +209,7 @@ impl Connection {
             return Err(ApiMisuse::FrameTooLarge);
         }
         let (session_id, _) = self.sender_for(link)?;
+        let own_max = self.own_max_frame_size();
         let Self { sessions, links, out, peer, .. } = self;
         let session = sessions.get_mut(session_id.0).ok_or(ApiMisuse::SessionGone)?;
         let found = links.get_mut(link.0).ok_or(ApiMisuse::LinkGone)?;
@@ -224,10 +229,11 @@ impl Connection {
         let mut progress = Progress::Window;
         let mut payload = Payload::new(payload, Place::default());
         if sender.queue.is_empty() && number < sender.limit {
-            let mut wire = Wire { session, out, max: peer.max_frame_size, link };
+            let mut wire = Wire { session, out, max: peer.max_frame_size.min(own_max), link };
             progress = wire.write(sender, &mut head, &mut payload);
         }
         if progress != Progress::Done {
+            sender.blocked |= progress == Progress::Window;
             sender.queue.push_back(Queued { head, chunks: payload.rest(), place: Place::default() });
             sender.wait(session, link);
         }
@@ -295,7 +301,8 @@ impl Connection {
         Ok(())
     }
 
-    /// A sending link: how many of its deliveries wait inside for the session's window; 0 also when it is gone.
+    /// A sending link: how many of its deliveries are not wholly written, since the session's window is closed, or
+    /// their next piece has to come; 0 also when the link is gone.
     #[must_use]
     pub fn waiting(&self, link: LinkId) -> usize {
         match self.links.get(link.0).map(|link| &link.end) {
@@ -381,6 +388,7 @@ impl Connection {
 
     /// Writes the first of a link's waiting deliveries.
     fn pump_link(&mut self, id: SessionId, link: LinkId) {
+        let own_max = self.own_max_frame_size();
         let Self { sessions, links, out, peer, events, .. } = self;
         let Some(session) = sessions.get_mut(id.0) else { return };
         let Some(LinkEnd::Sender(sender)) = links.get_mut(link.0).map(|link| &mut link.end) else { return };
@@ -388,18 +396,22 @@ impl Connection {
         let Some(mut queued) = sender.queue.pop_front() else { return };
         if queued.head.id.is_none() && sender.sent >= sender.limit {
             // The peer took its credit back: the next flow that gives some puts the link into the ring again.
+            sender.blocked = true;
             sender.queue.push_front(queued);
             return;
         }
         let Queued { head, chunks, place } = &mut queued;
         let mut payload = Payload::new(chunks, *place);
-        let mut wire = Wire { session, out, max: peer.max_frame_size, link };
+        let mut wire = Wire { session, out, max: peer.max_frame_size.min(own_max), link };
         let progress = wire.write(sender, head, &mut payload);
         *place = payload.place();
         if progress != Progress::Done {
             queued.forget_written();
             sender.queue.push_front(queued);
-        } else if sender.queue.is_empty() {
+        }
+        let blocked =
+            progress == Progress::Window || (progress == Progress::Done && !sender.queue.is_empty());
+        if std::mem::replace(&mut sender.blocked, blocked) && !blocked {
             events.push_back(Event::Sendable { link });
         }
         if progress != Progress::Piece && !sender.queue.is_empty() {
@@ -466,7 +478,7 @@ impl Queued {
 struct Wire<'a> {
     session: &'a mut Session,
     out: &'a mut Outbox,
-    /// The peer's max-frame-size.
+    /// The smaller max-frame-size of the two peers: no message holds up the others for longer than it has to.
     max: u32,
     link: LinkId,
 }
