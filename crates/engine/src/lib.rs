@@ -1,1 +1,51 @@
-//! (page to be written)
+//! The engine: what a broker decides, as a deterministic state machine (DESIGN 2 and 7).
+//!
+//! What it knows: stores and their events, readers and takers, named objects, joins, identities, credit. A command
+//! goes in ([`Engine::handle`]); records, encoded as journal steps, and effects come out ([`Engine::take_output`]);
+//! work between stores is done a bounded piece at a time ([`Engine::run`]).
+//!
+//! What it must never know: clocks, files, sockets, threads, protocols. Times come in with the command, randomness
+//! with the start, and nothing that iterates a hash map can be seen from outside.
+//!
+//! The rule that everything else stands on: *decide, then apply*. Handlers look and decide; what they decide is a
+//! list of records; only `apply` changes durable state, and replay uses the same `apply`.
+//!
+//! Where to look: `engine` (the loop), `apply`, `publish`, `queue`, `channel` and `reader`, `object`, `join` and
+//! `crossing`, `consumer`, `dead_letter`, `room` (capacity and expiry), `manage` (operators).
+
+pub mod admin;
+mod apply;
+mod bodies;
+mod browse;
+mod channel;
+mod command;
+mod consumer;
+mod crossing;
+mod dead_letter;
+mod effect;
+mod engine;
+mod join;
+mod lifecycle;
+mod log;
+mod manage;
+mod message_ids;
+mod object;
+mod origins;
+mod publish;
+mod queue;
+mod ranges;
+mod reader;
+mod ready;
+mod resolve;
+mod room;
+mod slots;
+mod store;
+mod taker;
+mod view;
+
+pub use command::{
+    Client, CloseMode, Command, ConnId, ConsumerSource, ConsumerSpec, LinkNo, ProducerKey, ProducerTarget,
+    Settlement, TakerKey,
+};
+pub use effect::{Annotations, Delivery, Effect, Output, Publication, Resolved, Step, StepBytes};
+pub use engine::{Engine, Now};

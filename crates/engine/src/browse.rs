@@ -1,0 +1,128 @@
+//! Browsers: consumers that look at a queue without taking (QU-2).
+
+use crate::command::TakerKey;
+use crate::effect::{Annotations, Delivery, Effect};
+use crate::engine::Engine;
+use crate::log::{Entry, Hold};
+use crate::queue::From;
+use crate::ready::PRIORITIES;
+use crate::store::Store;
+use crate::taker::Source;
+use postroad_model::id::{EventId, StoreKey};
+use postroad_record::StoredEvent;
+use std::sync::Arc;
+
+/// Messages that one task looks at for a browser at most.
+const LOOKS_PER_TASK: usize = 512;
+
+impl Engine {
+    /// Sends a browser what it may have; whether there is more to do.
+    pub(crate) fn feed_browser(&mut self, key: TakerKey) -> bool {
+        for _ in 0..LOOKS_PER_TASK {
+            if !self.has_window(key) {
+                return false;
+            }
+            let Some(taker) = self.takers.get(key) else { return false };
+            let Source::Browser { mut passed, up_to } = taker.source else { return false };
+            let store = taker.store;
+            let Some((level, id)) = self.next_to_browse(store, passed, up_to) else {
+                self.finish_drain(key);
+                return false;
+            };
+            passed[usize::from(level)] = id;
+            if let Some(taker) = self.takers.get_mut(key) {
+                taker.source = Source::Browser { passed, up_to };
+            }
+            if self.taker_wants(key, store, id) {
+                self.send_to_browser(key, store, id);
+            }
+        }
+        true
+    }
+
+    /// The next message in delivery order: highest priority first, then lowest id, whoever holds it.
+    fn next_to_browse(
+        &self,
+        store: StoreKey,
+        passed: [EventId; PRIORITIES],
+        up_to: EventId,
+    ) -> Option<(u8, EventId)> {
+        let store = self.store(store)?;
+        let queue = store.queue()?;
+        let mut best: Option<(u8, EventId)> = None;
+        for entry in store.log.iter().take_while(|e| e.event.id <= up_to) {
+            let (level, id) = (queue.level(entry.event.priority), entry.event.id);
+            if id > passed[usize::from(level)] && best.is_none_or(|(best, _)| level > best) {
+                best = Some((level, id));
+            }
+        }
+        best
+    }
+
+    fn send_to_browser(&mut self, key: TakerKey, store: StoreKey, id: EventId) {
+        let Some(taker) = self.takers.get_mut(key) else { return };
+        let tag = taker.sent;
+        taker.sent += 1;
+        let (conn, link, settled, before) = (taker.conn, taker.link, taker.presettled, taker.after);
+        let Some(store) = self.store(store) else { return };
+        let Some(entry) = store.log.get(id) else { return };
+        let Some(message) = self.bodies.get(entry.event.body) else { return };
+        let mut annotations = self.annotations(store, &entry.event, From::Queue);
+        if entry.hold == Hold::Delivered {
+            let known = annotations.as_deref().cloned().unwrap_or_default();
+            annotations = Some(Arc::new(Annotations { in_delivery: true, ..known }));
+        }
+        let delivery = Delivery {
+            conn,
+            link,
+            tag,
+            message: message.clone(),
+            durable: entry.event.durable,
+            priority: entry.event.priority,
+            ttl_ms: ttl_left(store, entry, self.now.wall),
+            delivery_count: entry.failed,
+            settled,
+            annotations,
+        };
+        let after = entry.after.max(before);
+        if let Some(taker) = self.takers.get_mut(key) {
+            taker.after = after;
+        }
+        self.emit(after, Effect::Deliver(Box::new(delivery)));
+    }
+
+    /// What the broker adds to a delivery (DUP-13, CH-3, DLQ-3, ARC-3).
+    pub(crate) fn annotations(
+        &self,
+        store: &Store,
+        event: &StoredEvent,
+        from: From,
+    ) -> Option<Arc<Annotations>> {
+        let extra = event.extra.as_deref();
+        let channel = (!store.is_queue()).then(|| (store.name.clone(), event.id));
+        let origin = store.expose_origin().then(|| {
+            let origin = store.origin_of(event);
+            let name = extra.and_then(|e| e.origin_store.as_deref()).map_or_else(|| store.name.clone(), Arc::from);
+            (self.place.clone(), name, origin.event)
+        });
+        let skipped = match from {
+            From::Object { object, .. } => self.objects.get(&object).map_or(0, |o| o.skipped_untold),
+            From::Queue | From::Volatile { .. } => 0,
+        };
+        let annotations = Annotations {
+            channel,
+            origin,
+            archive_duplicate: extra.is_some_and(|e| e.archive_duplicate),
+            in_delivery: false,
+            events_skipped: (skipped > 0).then_some(skipped),
+            dead: extra.and_then(|e| e.dead.clone()),
+        };
+        (annotations != Annotations::default()).then(|| Arc::new(annotations))
+    }
+}
+
+/// Milliseconds of life left; `None` means no limit.
+pub(crate) fn ttl_left(store: &Store, entry: &Entry, now: u64) -> Option<u32> {
+    let leaves = store.leaves_at(&entry.event);
+    (leaves != 0).then(|| u32::try_from(leaves.saturating_sub(now)).unwrap_or(u32::MAX))
+}

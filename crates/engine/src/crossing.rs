@@ -1,0 +1,385 @@
+//! What happens to one event on a join: hop budget, split horizon, identity, room (HOP, LOOP, DUP, FWD).
+
+use crate::dead_letter::Cause;
+use crate::engine::Engine;
+use crate::join::{Crossing, Stop};
+use crate::origins::Verdict;
+use crate::publish::Facts;
+use crate::reader::Position;
+use crate::store::Store;
+use crate::view::View;
+use postroad_model::id::{EventId, JoinKey, Origin, StoreKey};
+use postroad_model::message::Message;
+use postroad_model::refusal::Code;
+use postroad_model::settings::LateCopies;
+use postroad_record::{Extra, Record, StoredEvent};
+
+/// Stores that an event's path remembers at most (LOOP-3).
+const PATH_LENGTH: usize = 32;
+
+/// How far a batch got: the cursor and whether it must be durable, what stopped it, whether there is more.
+pub(crate) type Progress = (Option<(u64, bool)>, Option<Stop>, bool);
+
+impl Engine {
+    /// Forwards up to `batch` events in the order of their ids.
+    pub(crate) fn forward_batch(&mut self, key: JoinKey, target: StoreKey, batch: u32) -> Progress {
+        let Some(join) = self.joins.get(&key) else { return (None, None, false) };
+        let (source, reader) = (join.source, join.reader);
+        if let Some(stop) = self.forward_reoffers(key, source, target) {
+            return (None, Some(stop), false);
+        }
+        let mut moved: Option<(u64, bool)> = None;
+        for _ in 0..batch {
+            let Some(Position::Behind(at)) = self.readers.get(reader).map(|r| r.position) else {
+                return (moved, None, false);
+            };
+            let Some(event) = self.next_on_join(source, at) else {
+                self.reach_tail(reader);
+                return (moved, None, false);
+            };
+            let durable = self.store(source).is_some_and(|s| s.keeps_on_disk(event.durable));
+            if self.passes_filter(key, &event) {
+                match self.cross(key, source, target, &event) {
+                    Crossing::Settled => {
+                        moved = Some((event.id, durable || moved.is_some_and(|(_, d)| d)));
+                    }
+                    Crossing::Stopped(stop) => return (moved, Some(stop), false),
+                }
+            } else {
+                self.tally(key, |c| c.filtered_total += 1);
+            }
+            if let Some(reader) = self.readers.get_mut(reader) {
+                reader.position = Position::Behind(event.id + 1);
+            }
+            self.list_need(reader);
+        }
+        (moved, None, true)
+    }
+
+    /// The next event at or above an id, from the store or from what is spooled for its joins.
+    fn next_on_join(&self, source: StoreKey, at: EventId) -> Option<StoredEvent> {
+        let store = self.store(source)?;
+        let offered = store.channel()?.offered;
+        let stored = store.log.first_from(at).map(|e| &e.event).filter(|e| e.id <= offered);
+        let spooled = store.spool.range(at..).next().map(|(_, e)| &e.event);
+        [stored, spooled].into_iter().flatten().min_by_key(|e| e.id).cloned()
+    }
+
+    /// The filter that holds for this event (FIL-2, FIL-4).
+    fn passes_filter(&self, key: JoinKey, event: &StoredEvent) -> bool {
+        let Some(join) = self.joins.get(&key) else { return false };
+        let now = || self.readers.get(join.reader).and_then(|r| r.filter.as_ref());
+        let filter = match &join.old_filter {
+            Some((up_to, old)) if event.id <= *up_to => old.as_ref(),
+            _ => now(),
+        };
+        let Some(filter) = filter else { return true };
+        let Some(message) = self.bodies.get(event.body) else { return false };
+        filter.matches(&View { message, event })
+    }
+
+    /// Offers events again whose budget rose after the join had passed them (HOP-6).
+    fn forward_reoffers(&mut self, key: JoinKey, source: StoreKey, target: StoreKey) -> Option<Stop> {
+        while let Some(id) = self.joins.get(&key).and_then(|j| j.reoffers.first().copied()) {
+            let event = self.store(source).and_then(|s| s.log.get(id)).map(|e| e.event.clone());
+            let mut durable = true;
+            if let Some(event) = event {
+                durable = self.store(source).is_some_and(|s| s.keeps_on_disk(event.durable));
+                if self.passes_filter(key, &event)
+                    && let Crossing::Stopped(stop) = self.cross(key, source, target, &event)
+                {
+                    return Some(stop);
+                }
+            }
+            self.record(Record::Reoffered { join: key, event: id }, durable);
+        }
+        None
+    }
+
+    /// Carries one event over a join.
+    fn cross(&mut self, key: JoinKey, source: StoreKey, target: StoreKey, event: &StoredEvent) -> Crossing {
+        if event.expires != 0 && event.expires <= self.now.wall {
+            self.tally(key, |c| c.expired_total += 1);
+            return Crossing::Settled;
+        }
+        let Some(budget) = self.budget_after(key, event) else {
+            self.tally(key, |c| c.hop_stopped_total += 1);
+            return Crossing::Settled;
+        };
+        let Some(origin) = self.store(source).map(|s| s.origin_of(event)) else { return Crossing::Settled };
+        if self.is_behind_horizon(key, target, event, origin) {
+            self.tally(key, |c| c.split_horizon_total += 1);
+            return Crossing::Settled;
+        }
+        match self.judge(target, origin) {
+            Verdict::Duplicate => {
+                self.meet_duplicate(key, target, event, origin, budget);
+                Crossing::Settled
+            }
+            Verdict::Undecidable if self.refuses_late(target) => self.set_aside(key, source, target, event),
+            Verdict::New | Verdict::Undecidable => {
+                self.store_joined(key, source, target, event, origin, budget)
+            }
+        }
+    }
+
+    /// The hop budget beyond this join; `None` if the event may not cross it (HOP-2).
+    fn budget_after(&self, key: JoinKey, event: &StoredEvent) -> Option<u8> {
+        let max_hops = self.joins.get(&key)?.settings.max_hops;
+        match event.extra.as_ref().and_then(|extra| extra.budget) {
+            None => Some(max_hops),
+            Some(0) => None,
+            Some(budget) => Some((budget - 1).min(max_hops)),
+        }
+    }
+
+    /// Whether the event has been at the destination, as its path says (LOOP-3).
+    fn is_behind_horizon(&self, key: JoinKey, target: StoreKey, event: &StoredEvent, origin: Origin) -> bool {
+        if !self.joins.get(&key).is_some_and(|j| j.settings.split_horizon) {
+            return false;
+        }
+        let Some(target) = self.store(target) else { return false };
+        let on_path = event.extra.as_ref().is_some_and(|e| e.path.iter().any(|&uid| target.was_identity(uid)));
+        on_path || target.was_identity(origin.store)
+    }
+
+    /// Whether a store has taken an origin (LOOP-2, DUP-4). What it numbered itself it has.
+    fn judge(&self, target: StoreKey, origin: Origin) -> Verdict {
+        let Some(store) = self.store(target) else { return Verdict::New };
+        if store.was_identity(origin.store) {
+            return Verdict::Duplicate;
+        }
+        store.origins.judge(origin)
+    }
+
+    fn refuses_late(&self, target: StoreKey) -> bool {
+        self.store(target).is_some_and(|s| s.dedupe().late == LateCopies::DeadLetter)
+    }
+
+    /// A copy of what the destination has: not stored, but archived (ARC-3), and it may raise the budget (HOP-6).
+    fn meet_duplicate(
+        &mut self,
+        key: JoinKey,
+        target: StoreKey,
+        event: &StoredEvent,
+        origin: Origin,
+        budget: u8,
+    ) {
+        self.tally(key, |c| c.duplicate_total += 1);
+        let Some(store) = self.store(target) else { return };
+        let own = store.identities.iter().any(|&(_, uid)| uid == origin.store);
+        let held = if own { Some(origin.event) } else { store.by_origin.get(&origin).copied() };
+        if self.has_archive(target) {
+            let mut copy = event.clone();
+            copy.id = held.unwrap_or(event.id);
+            copy.arrived = self.now.wall;
+            let extra = Extra { origin: Some(origin), ..event.extra.as_deref().cloned().unwrap_or_default() };
+            copy.extra = Some(Box::new(extra));
+            self.record_arrival(target, copy, true);
+        }
+        self.raise_budget(key, target, held.filter(|_| !own), budget);
+    }
+
+    fn raise_budget(&mut self, key: JoinKey, target: StoreKey, held: Option<EventId>, budget: u8) {
+        let Some(store) = self.store(target) else { return };
+        if store.joins_out.is_empty() || store.is_queue() {
+            return;
+        }
+        let Some(entry) = held.and_then(|id| store.log.get(id)) else {
+            self.tally(key, |c| c.hop_refresh_missed_total += u64::from(held.is_some()));
+            return;
+        };
+        let stored = entry.event.extra.as_ref().and_then(|extra| extra.budget);
+        if stored.is_some_and(|stored| budget > stored) {
+            let event = entry.event.id;
+            let durable = store.keeps_on_disk(entry.event.durable);
+            let joins = store.joins_out.clone();
+            let record = Record::BudgetRaised { store: target, event, budget: Some(budget), reoffer: true };
+            self.record(record, durable);
+            for join in joins {
+                self.schedule(crate::engine::Task::Join(join));
+            }
+        }
+    }
+
+    /// A copy too old to be judged is neither stored nor dropped (DUP-7).
+    fn set_aside(
+        &mut self,
+        key: JoinKey,
+        source: StoreKey,
+        target: StoreKey,
+        event: &StoredEvent,
+    ) -> Crossing {
+        let name = self.joins.get(&key).map_or_else(String::new, |j| j.name.clone());
+        let Some(store) = self.store(target) else { return Crossing::Settled };
+        let dest = store.name.to_string();
+        let des = store.dead_event_store();
+        let cause = Cause {
+            code: Code::DuplicateUndecidable,
+            text: format!("'{dest}' has forgotten whether it took this event: check, then retry or discard it"),
+            component: format!("join:{name}"),
+            named_object: None,
+        };
+        self.count(target, |c| c.undecidable_total += 1);
+        tracing::warn!(store = %dest, join = %name, "a copy is too old to be judged; it is set aside");
+        self.lay_aside(des, source, event, &dest, &cause)
+    }
+
+    /// An event that the destination refuses for good goes to the source's dead event store (FWD-5).
+    fn refuse_for_good(
+        &mut self,
+        key: JoinKey,
+        source: StoreKey,
+        event: &StoredEvent,
+        code: Code,
+        text: &str,
+    ) -> Crossing {
+        let Some(join) = self.joins.get(&key) else { return Crossing::Settled };
+        let (dest, component) = (join.settings.destination.clone(), format!("join:{}", join.name));
+        let cause = Cause { code, text: text.to_owned(), component, named_object: None };
+        let des = self.store(source).and_then(Store::dead_event_store);
+        let crossing = self.lay_aside(des, source, event, &dest, &cause);
+        if matches!(crossing, Crossing::Settled) {
+            self.tally(key, |c| c.dead_lettered_total += 1);
+        }
+        crossing
+    }
+
+    fn lay_aside(
+        &mut self,
+        des: Option<String>,
+        source: StoreKey,
+        event: &StoredEvent,
+        dest: &str,
+        cause: &Cause,
+    ) -> Crossing {
+        let grave = des.and_then(|name| self.named_store(&name));
+        if grave.is_some_and(|grave| self.put_dead(grave, source, event, dest, cause)) {
+            return Crossing::Settled;
+        }
+        let queue = self.dead_letter_queue();
+        if self.put_dead(queue, source, event, dest, cause) {
+            return Crossing::Settled;
+        }
+        Crossing::Stopped(Stop::NoDeadLetter)
+    }
+
+    fn store_joined(
+        &mut self,
+        key: JoinKey,
+        source: StoreKey,
+        target: StoreKey,
+        event: &StoredEvent,
+        origin: Origin,
+        budget: u8,
+    ) -> Crossing {
+        let size = self.bodies.get(event.body).map_or(0, Message::len) as u64;
+        let Some(store) = self.store(target) else { return Crossing::Stopped(Stop::DestinationMissing) };
+        if let Err(refusal) = self.check_size(store, size) {
+            return self.refuse_for_good(key, source, event, refusal.code, &refusal.message);
+        }
+        if self.make_room(target).is_err() {
+            if let Some(store) = self.store_mut(target) {
+                store.waiting.insert(key);
+            }
+            return Crossing::Stopped(Stop::DestinationFull);
+        }
+        self.tally(key, |c| c.forwarded_total += 1);
+        if !self.store(target).is_some_and(|store| self.is_needed(store)) {
+            // Nobody waits for it there: taken, not stored (RET-2), but never to be taken again.
+            let at = self.now.wall;
+            let durable = self.store(target).is_some_and(|s| s.keeps_on_disk(event.durable));
+            self.record(Record::OriginTaken { store: target, origin, at }, durable);
+            return Crossing::Settled;
+        }
+        let extra = self.joined_extra(source, event, origin, budget);
+        let facts = Facts { durable: event.durable, priority: event.priority, expires: event.expires };
+        self.store_event(target, event.body, facts, Some(Box::new(extra)));
+        Crossing::Settled
+    }
+
+    /// The facts that a joined event carries besides those of its message (DUP-13).
+    fn joined_extra(&self, source: StoreKey, event: &StoredEvent, origin: Origin, budget: u8) -> Extra {
+        let before = event.extra.as_deref().cloned().unwrap_or_default();
+        let mut path = before.path;
+        let mut origin_store = before.origin_store;
+        if let Some(store) = self.store(source) {
+            path.push(store.uid);
+            origin_store = origin_store.or_else(|| Some(store.name.to_string()));
+        }
+        let over = path.len().saturating_sub(PATH_LENGTH);
+        path.drain(..over);
+        Extra {
+            origin: Some(origin),
+            origin_store,
+            budget: Some(budget),
+            path,
+            generation: before.generation,
+            publisher: before.publisher,
+            ..Extra::default()
+        }
+    }
+
+    /// Records up to `batch` arrivals in an archive queue (ARC-2 to ARC-5).
+    pub(crate) fn record_arrivals_in(&mut self, key: JoinKey, target: StoreKey, batch: u32) -> Progress {
+        let Some(join) = self.joins.get(&key) else { return (None, None, false) };
+        let (source, mut cursor) = (join.source, join.cursor);
+        let mut moved = None;
+        for _ in 0..batch {
+            let Some(store) = self.store(source) else { break };
+            let at = store.arrivals.partition_point(|arrival| arrival.number <= cursor);
+            let Some(arrival) = store.arrivals.get(at) else { return (moved, None, false) };
+            let (number, event, duplicate) = (arrival.number, arrival.event.clone(), arrival.duplicate);
+            let durable = store.keeps_on_disk(event.durable);
+            if self.passes_filter(key, &event) {
+                if let Crossing::Stopped(stop) = self.archive(key, source, target, &event, duplicate) {
+                    return (moved, Some(stop), false);
+                }
+            } else {
+                self.tally(key, |c| c.filtered_total += 1);
+            }
+            cursor = number;
+            moved = Some((cursor, durable || moved.is_some_and(|(_, d)| d)));
+        }
+        (moved, None, true)
+    }
+
+    fn archive(
+        &mut self,
+        key: JoinKey,
+        source: StoreKey,
+        target: StoreKey,
+        event: &StoredEvent,
+        duplicate: bool,
+    ) -> Crossing {
+        let Some(budget) = self.budget_after(key, event) else {
+            self.tally(key, |c| c.hop_stopped_total += 1);
+            return Crossing::Settled;
+        };
+        let size = self.bodies.get(event.body).map_or(0, Message::len) as u64;
+        let Some(store) = self.store(target) else { return Crossing::Stopped(Stop::DestinationMissing) };
+        if let Err(refusal) = self.check_size(store, size) {
+            return self.refuse_for_good(key, source, event, refusal.code, &refusal.message);
+        }
+        if self.make_room(target).is_err() {
+            if let Some(store) = self.store_mut(target) {
+                store.waiting.insert(key);
+            }
+            return Crossing::Stopped(Stop::DestinationFull);
+        }
+        let Some(origin) = self.store(source).map(|s| s.origin_of(event)) else { return Crossing::Settled };
+        let mut extra = self.joined_extra(source, event, origin, budget);
+        extra.archived = true;
+        extra.archive_duplicate = duplicate;
+        let facts = Facts { durable: event.durable, priority: event.priority, expires: event.expires };
+        self.store_event(target, event.body, facts, Some(Box::new(extra)));
+        self.tally(key, |c| c.forwarded_total += 1);
+        Crossing::Settled
+    }
+
+    fn tally(&mut self, key: JoinKey, change: impl FnOnce(&mut crate::admin::JoinCounters)) {
+        if let Some(join) = self.joins.get_mut(&key) {
+            change(&mut join.counters);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Dead letters and dead event stores: where a message goes that can't go where it should (3.6, DLQ, 5.1).
+
+use crate::engine::{Engine, Task};
+use crate::log::{Entry, Hold};
+use crate::publish::Facts;
+use crate::reader::{Owed, ReaderKey, Who};
+use crate::store::{Kind, Store};
+use postroad_model::id::{EventId, StoreKey};
+use postroad_model::refusal::Code;
+use postroad_model::settings::QueueSettings;
+use postroad_record::{DeadLetter, Extra, MadeBy, Record, Removal, StoreDefinition, StoredEvent};
+
+/// Milliseconds after which a blocked dead letter is tried again, should nothing make room before.
+const RETRY_MS: u64 = 30_000;
+
+/// What a dead letter says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Cause {
+    pub(crate) code: Code,
+    pub(crate) text: String,
+    pub(crate) component: String,
+    pub(crate) named_object: Option<String>,
+}
+
+impl Engine {
+    /// Moves a delivered message of a queue to the dead-letter queue, in one step.
+    pub(crate) fn dead_letter_from_queue(&mut self, key: StoreKey, id: EventId, code: Code, text: &str) {
+        let Some(store) = self.store(key) else { return };
+        let Some(queue) = store.queue() else { return };
+        let component = format!("queue:{}", store.name);
+        let redelivery = queue.settings.redelivery.clone();
+        let target = redelivery.dead_letter_queue.or_else(|| {
+            redelivery.dead_letter_per_source.then(|| format!("{}.{}", self.settings.dead_letter_queue, store.name))
+        });
+        let cause = Cause { code, text: text.to_owned(), component, named_object: None };
+        if self.bury(key, id, target, &cause) {
+            self.count(key, |c| c.dead_lettered_total += 1);
+            self.finish_in_queue(key, &[id], Removal::DeadLettered);
+        } else {
+            self.block(key, id);
+        }
+    }
+
+    /// Moves an event that a reader owes to the dead-letter queue; for other readers it stays.
+    pub(crate) fn dead_letter_from_reader(&mut self, key: ReaderKey, id: EventId, code: Code, text: &str) {
+        let Some(reader) = self.readers.get(key) else { return };
+        let (store, who) = (reader.store, reader.who);
+        let Who::Object(object) = who else {
+            // A volatile subscription has no claim that outlives it: the copy is finished.
+            return self.finish_for_reader(key, &[(u64::MAX, id)]);
+        };
+        let Some(state) = self.objects.get(&object) else { return };
+        let redelivery = state.settings.redelivery.clone();
+        let named_object = Some(state.name.clone());
+        let name = self.store(store).map_or_else(String::new, |s| s.name.to_string());
+        let target = redelivery.dead_letter_queue.or_else(|| {
+            redelivery.dead_letter_per_source.then(|| format!("{}.{name}", self.settings.dead_letter_queue))
+        });
+        let component = format!("channel:{name}");
+        let cause = Cause { code, text: text.to_owned(), component, named_object };
+        if self.bury(store, id, target, &cause) {
+            if let Some(state) = self.objects.get_mut(&object) {
+                state.dead_lettered += 1;
+            }
+            self.count(store, |c| c.dead_lettered_total += 1);
+            self.finish_for_reader(key, &[(u64::MAX, id)]);
+        } else if let Some(reader) = self.readers.get_mut(key) {
+            reader.owed.insert(id, Owed::Blocked);
+            self.wake_at(self.now.mono + RETRY_MS, Task::Unblock(store));
+        }
+    }
+
+    /// Puts a copy of an event on a dead-letter queue (`None`: the broker's); false if that can't take it.
+    pub(crate) fn bury(&mut self, key: StoreKey, id: EventId, target: Option<String>, cause: &Cause) -> bool {
+        let Some(store) = self.store(key) else { return true };
+        let Some(entry) = store.log.get(id) else { return true };
+        let (event, name) = (entry.event.clone(), store.name.to_string());
+        let target = target.unwrap_or_else(|| self.settings.dead_letter_queue.clone());
+        let grave = self.grave(&target);
+        if grave == key {
+            // A dead letter that fails again stays where it is (DLQ-5).
+            return false;
+        }
+        self.put_dead(grave, key, &event, &name, cause)
+    }
+
+    /// Stores a dead copy of an event of `source` in `grave`; false if there is no room.
+    pub(crate) fn put_dead(
+        &mut self,
+        grave: StoreKey,
+        source: StoreKey,
+        event: &StoredEvent,
+        dest: &str,
+        cause: &Cause,
+    ) -> bool {
+        let size = self.bodies.get(event.body).map_or(0, postroad_model::message::Message::len) as u64;
+        let Some(target) = self.store(grave) else { return false };
+        if self.check_size(target, size).is_err() || self.make_room(grave).is_err() {
+            return false;
+        }
+        let origin = self.store(source).map(|s| s.origin_of(event));
+        let before = event.extra.as_deref().cloned().unwrap_or_default();
+        let count = before.dead.as_ref().map_or(0, |dead| dead.count) + 1;
+        let dead = DeadLetter {
+            reason: cause.code.as_str().to_owned(),
+            reason_code: cause.code.mq_code().unwrap_or(0),
+            dest: dest.to_owned(),
+            event_id: event.id,
+            named_object: cause.named_object.clone(),
+            address: None,
+            component: cause.component.clone(),
+            time: self.now.wall,
+            count,
+            text: cause.text.clone(),
+            expires: event.expires,
+        };
+        let origin = before.origin.or(origin);
+        let extra = Extra { origin, dead: Some(Box::new(dead)), ..before };
+        // It does not expire there: evidence must not vanish (DLQ-4).
+        let facts = Facts { durable: event.durable, priority: event.priority, expires: 0 };
+        self.store_event(grave, event.body, facts, Some(Box::new(extra)));
+        true
+    }
+
+    /// The dead-letter queue of this name, made now if it is not there (AK-8: one always exists).
+    fn grave(&mut self, name: &str) -> StoreKey {
+        if let Some(&key) = self.queues.get(name) {
+            return key;
+        }
+        self.create_store(name, StoreDefinition::Queue(QueueSettings::default()), MadeBy::Broker, true)
+    }
+
+    /// A message that can't be dead-lettered stays, and is not delivered (AK-8).
+    fn block(&mut self, key: StoreKey, id: EventId) {
+        let Some(store) = self.store_mut(key) else { return };
+        let Some(entry) = store.log.get_mut(id) else { return };
+        let was = entry.hold;
+        entry.hold = Hold::Blocked;
+        let priority = entry.event.priority;
+        let Kind::Queue(queue) = &mut store.kind else { return };
+        match was {
+            Hold::Delivered => queue.delivered = queue.delivered.saturating_sub(1),
+            Hold::Ready => {
+                let level = queue.level(priority);
+                queue.ready.remove(level, id);
+            }
+            Hold::Delayed | Hold::Blocked => {}
+        }
+        queue.blocked.insert(id);
+        tracing::error!(queue = %store.name, message = id, "a message can't be dead-lettered: make room there");
+        self.wake_at(self.now.mono + RETRY_MS, Task::Unblock(key));
+    }
+
+    /// Tries again what could not be dead-lettered.
+    pub(crate) fn unblock(&mut self, key: StoreKey) -> bool {
+        let blocked: Vec<EventId> =
+            self.store(key).and_then(Store::queue).map(|q| q.blocked.iter().copied().collect()).unwrap_or_default();
+        for id in blocked {
+            self.dead_letter_from_queue(key, id, Code::MaxAttempts, "dead-lettered after room was made");
+        }
+        let readers: Vec<ReaderKey> = self
+            .store(key)
+            .and_then(Store::channel)
+            .map(|c| c.readers.all.iter().copied().collect())
+            .unwrap_or_default();
+        for reader in readers {
+            let blocked: Vec<EventId> = self.readers.get(reader).map_or_else(Vec::new, |r| {
+                r.owed.iter().filter(|(_, o)| **o == Owed::Blocked).map(|(&id, _)| id).collect()
+            });
+            for id in blocked {
+                let text = "dead-lettered after room was made";
+                self.dead_letter_from_reader(reader, id, Code::MaxAttempts, text);
+            }
+        }
+        false
+    }
+
+    /// Puts an event that time or capacity removes into the store's dead event store, if it has one and is not one
+    /// itself (5.1).
+    pub(crate) fn to_dead_event_store(&mut self, key: StoreKey, entry: &Entry, cause: &Cause) {
+        let Some(store) = self.store(key) else { return };
+        let expiry_queue = store
+            .queue()
+            .and_then(|q| q.settings.expiry_queue.clone())
+            .filter(|_| cause.code == Code::Expired);
+        let Some(name) = expiry_queue.or_else(|| store.dead_event_store()) else { return };
+        if self.is_dead_event_store(&store.name) {
+            return;
+        }
+        let dest = store.name.to_string();
+        if let Some(grave) = self.named_store(&name) {
+            self.put_dead(grave, key, &entry.event, &dest, cause);
+        }
+    }
+
+    /// Whether another store names this one as its dead event store.
+    fn is_dead_event_store(&self, name: &str) -> bool {
+        self.all_stores().any(|s| s.dead_event_store().as_deref() == Some(name))
+    }
+
+    /// The queue of this name, else the channel (ADR-6).
+    pub(crate) fn named_store(&self, name: &str) -> Option<StoreKey> {
+        self.queues.get(name).or_else(|| self.channels.get(name)).copied()
+    }
+
+    /// Notes an arrival for the archive joins that read from the store (ARC-3).
+    pub(crate) fn record_arrival(&mut self, key: StoreKey, event: StoredEvent, duplicate: bool) {
+        let Some(store) = self.store(key) else { return };
+        let (arrival, durable) = (store.next_arrival, store.keeps_on_disk(event.durable));
+        let joins = store.joins_out.clone();
+        if durable {
+            self.write_body(event.body);
+        }
+        self.record(Record::Arrived { store: key, arrival, event, duplicate }, durable);
+        for join in joins {
+            if self.joins.get(&join).is_some_and(|j| j.settings.archive) {
+                self.schedule(Task::Join(join));
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Everything that the engine asks of the world, on one page. Nobody does anything that is not in here.
+//!
+//! Each effect carries the step that must be durable before it may be performed (DESIGN 7.4). For one link the
+//! effects are to be performed in the order in which they came.
+
+use crate::admin;
+use crate::command::{ConnId, LinkNo, ProducerKey, Settlement, TakerKey};
+use postroad_model::message::Message;
+use postroad_model::refusal::Refusal;
+use postroad_model::settings::NamedObjectSettings;
+use std::sync::Arc;
+
+/// The number of a step since the broker started; 0 waits for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Step(pub u64);
+
+/// The effects and the bytes of one turn. Reused from turn to turn.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// The steps of the turn, in order: each goes into the journal as one frame.
+    pub steps: Vec<StepBytes>,
+    /// What to do, and after which step.
+    pub effects: Vec<(Step, Effect)>,
+}
+
+/// The records of one step, encoded.
+#[derive(Debug)]
+pub struct StepBytes {
+    /// Its number.
+    pub step: Step,
+    /// The payload of its frame.
+    pub payload: Vec<u8>,
+}
+
+/// What a delivery is made of besides the message.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The connection.
+    pub conn: ConnId,
+    /// The link.
+    pub link: LinkNo,
+    /// The dense number of this delivery on its link, from 0.
+    pub tag: u64,
+    /// The message, shared with the store.
+    pub message: Message,
+    /// Header: asked to be kept.
+    pub durable: bool,
+    /// Header: 0 to 9.
+    pub priority: u8,
+    /// Header: milliseconds of life left; `None` means no limit.
+    pub ttl_ms: Option<u32>,
+    /// Header: earlier failed attempts (AK-4).
+    pub delivery_count: u32,
+    /// Finished when sent.
+    pub settled: bool,
+    /// Annotations that the broker adds, if any.
+    pub annotations: Option<Arc<Annotations>>,
+}
+
+/// What the broker adds to a delivery as message annotations, all `x-opt-postroad-*` (README U-7).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Annotations {
+    /// `channel` and `event-id`: where the event lies (CH-3).
+    pub channel: Option<(Arc<str>, u64)>,
+    /// `origin-place`, `origin-store` and `origin-id` (DUP-13).
+    pub origin: Option<(Arc<str>, Arc<str>, u64)>,
+    /// `archive-duplicate` (ARC-3).
+    pub archive_duplicate: bool,
+    /// `in-delivery`: a browser sees a message that a consumer holds (QU-2).
+    pub in_delivery: bool,
+    /// `events-skipped` (RET-6).
+    pub events_skipped: Option<u64>,
+    /// The dead-letter header (DLQ-3).
+    pub dead: Option<Box<postroad_record::DeadLetter>>,
+}
+
+/// The answer to a publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Publication {
+    /// Stored, durably where that was asked for.
+    Accepted,
+    /// Not stored.
+    Refused(Arc<Refusal>),
+}
+
+/// What a link reads or writes, told back to the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The address, as the client should use it again (the broker's own for a temporary queue).
+    pub address: String,
+    /// Whether it is a queue; else a channel.
+    pub is_queue: bool,
+    /// The largest message taken, in bytes.
+    pub max_message_size: u64,
+}
+
+/// One thing to be done outside.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// The connection may go on.
+    Connected {
+        /// Which.
+        conn: ConnId,
+    },
+    /// The connection must be refused (AM-2).
+    ConnectRefused {
+        /// Which.
+        conn: ConnId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A producer may send up to `credit` deliveries.
+    ProducerOpened {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+        /// The producer's key.
+        producer: ProducerKey,
+        /// Where it sends; `None` for an anonymous producer.
+        resolved: Option<Resolved>,
+        /// Deliveries that it may ever send so far.
+        credit: u64,
+    },
+    /// A producer may now send up to this many deliveries, counted from its attach.
+    ProducerCredit {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+        /// The new limit.
+        limit: u64,
+    },
+    /// The outcome of a publish.
+    Published {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+        /// The delivery's number.
+        tag: u64,
+        /// The outcome.
+        outcome: Publication,
+    },
+    /// A consumer is attached.
+    ConsumerOpened {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+        /// The consumer's key.
+        taker: TakerKey,
+        /// What it reads.
+        resolved: Resolved,
+    },
+    /// A consumer or producer can't be attached, or a subscription can't be found or deleted.
+    LinkRefused {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A message for a consumer.
+    Deliver(Box<Delivery>),
+    /// The outcomes of these deliveries are durable.
+    Settled {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+        /// First delivery number.
+        first: u64,
+        /// Last delivery number.
+        last: u64,
+        /// The outcome of each.
+        outcome: Settlement,
+    },
+    /// Nothing more can be sent now to a consumer that drains.
+    Drained {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+    },
+    /// A consumer or producer that left is gone; its link number is free.
+    LinkClosed {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+    },
+    /// A link must end: its store was deleted, another consumer took over, a pre-settled message was refused.
+    DetachLink {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A durable subscription that was asked for (AM-7).
+    SubscriptionFound {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+        /// Its channel.
+        address: String,
+        /// Its settings.
+        settings: Box<NamedObjectSettings>,
+    },
+    /// A durable subscription is deleted.
+    SubscriptionDeleted {
+        /// The connection.
+        conn: ConnId,
+        /// The link.
+        link: LinkNo,
+    },
+    /// The answer to an operator.
+    AdminReply {
+        /// From the request.
+        reply: u64,
+        /// What came of it.
+        result: Box<Result<admin::Response, Refusal>>,
+    },
+}

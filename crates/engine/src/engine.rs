@@ -1,0 +1,386 @@
+//! The engine: commands in, effects and records out, tasks in between.
+
+use crate::admin::StoreCounters;
+use crate::bodies::Bodies;
+use crate::command::{Client, Command, ConnId, LinkNo, ProducerKey, TakerKey};
+use crate::effect::{Effect, Output, Step, StepBytes};
+use crate::join::Join;
+use crate::object::{Object, ObjectName};
+use crate::publish::Producer;
+use crate::reader::{Reader, ReaderKey};
+use crate::slots::Slots;
+use crate::store::Store;
+use crate::taker::Taker;
+use postroad_model::id::{JoinKey, ObjectKey, StoreKey, StoreUid, WallMs};
+use postroad_model::refusal::{Code, Refusal};
+use postroad_model::settings::BrokerSettings;
+use postroad_record::Record;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// The two times (DESIGN 7.11).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds since 1970; for expiry and schedules.
+    pub wall: WallMs,
+    /// Milliseconds since some start, never jumping; for delays.
+    pub mono: u64,
+}
+
+/// Work between stores, a bounded piece at a time (DESIGN 7.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Task {
+    /// Deliver from a queue.
+    Dispatch(StoreKey),
+    /// Offer new events of a channel.
+    FanOut(StoreKey),
+    /// Send to a reader behind.
+    Feed(ReaderKey),
+    /// Forward over a join.
+    Join(JoinKey),
+    /// Remove what nobody needs.
+    Trim(StoreKey),
+    /// Remove what expired.
+    Expire(StoreKey),
+    /// Make delayed messages deliverable.
+    Undelay(StoreKey),
+    /// Send to a browser.
+    Browse(TakerKey),
+    /// Try blocked dead letters again.
+    Unblock(StoreKey),
+}
+
+/// A connection and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) client: Client,
+    pub(crate) producers: BTreeSet<ProducerKey>,
+    pub(crate) takers: BTreeSet<TakerKey>,
+    pub(crate) temporaries: Vec<StoreKey>,
+}
+
+/// The deterministic heart of a broker: no I/O, no clock, no threads. The same commands at the same times give
+/// the same effects, byte for byte.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) settings: BrokerSettings,
+    pub(crate) broker_id: [u8; 16],
+    pub(crate) place: Arc<str>,
+    pub(crate) stores: Vec<Option<Store>>,
+    pub(crate) queues: BTreeMap<Arc<str>, StoreKey>,
+    pub(crate) channels: BTreeMap<Arc<str>, StoreKey>,
+    pub(crate) bodies: Bodies,
+    pub(crate) objects: BTreeMap<ObjectKey, Object>,
+    pub(crate) object_names: BTreeMap<ObjectName, ObjectKey>,
+    pub(crate) next_object: u32,
+    pub(crate) joins: BTreeMap<JoinKey, Join>,
+    pub(crate) join_names: BTreeMap<String, JoinKey>,
+    pub(crate) next_join: u32,
+    pub(crate) readers: Slots<Reader>,
+    pub(crate) takers: Slots<Taker>,
+    pub(crate) producers: Slots<Producer>,
+    pub(crate) conns: BTreeMap<ConnId, Conn>,
+    pub(crate) now: Now,
+    /// True while records of the journal are read back.
+    pub(crate) replaying: bool,
+    entropy: Entropy,
+    tasks: VecDeque<Task>,
+    queued: BTreeSet<Task>,
+    wall_timers: BTreeSet<(WallMs, Task)>,
+    mono_timers: BTreeSet<(u64, Task)>,
+    /// Records of the step under way, encoded.
+    pending: Vec<u8>,
+    last_step: Step,
+    out: Output,
+}
+
+impl Engine {
+    /// An empty broker. `seed` is fresh randomness of this start: store identities are drawn from it.
+    #[must_use]
+    pub fn new(settings: BrokerSettings, seed: [u8; 16]) -> Self {
+        let place = Arc::from(settings.name.as_str());
+        Self {
+            settings,
+            broker_id: [0; 16],
+            place,
+            stores: Vec::new(),
+            queues: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            bodies: Bodies::default(),
+            objects: BTreeMap::new(),
+            object_names: BTreeMap::new(),
+            next_object: 0,
+            joins: BTreeMap::new(),
+            join_names: BTreeMap::new(),
+            next_join: 0,
+            readers: Slots::default(),
+            takers: Slots::default(),
+            producers: Slots::default(),
+            conns: BTreeMap::new(),
+            now: Now::default(),
+            replaying: false,
+            entropy: Entropy::new(seed),
+            tasks: VecDeque::new(),
+            queued: BTreeSet::new(),
+            wall_timers: BTreeSet::new(),
+            mono_timers: BTreeSet::new(),
+            pending: Vec::new(),
+            last_step: Step(0),
+            out: Output::default(),
+        }
+    }
+
+    /// Handles one command; its records are one step.
+    pub fn handle(&mut self, now: Now, command: Command) {
+        self.set_now(now);
+        self.perform(command);
+        self.commit();
+    }
+
+    /// Does up to `budget` pieces of waiting work; whether more is waiting.
+    pub fn run(&mut self, now: Now, budget: usize) -> bool {
+        self.set_now(now);
+        self.ring_timers();
+        for _ in 0..budget {
+            let Some(task) = self.tasks.pop_front() else { return false };
+            self.queued.remove(&task);
+            if self.run_task(task) {
+                self.schedule(task);
+            }
+            self.commit();
+        }
+        !self.tasks.is_empty()
+    }
+
+    /// Moves what the last turns produced into `out`, which must be empty.
+    pub fn take_output(&mut self, out: &mut Output) {
+        std::mem::swap(&mut self.out, out);
+    }
+
+    /// The monotonic time at which `run` is to be called next, if nothing else happens before.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        let wall = self.wall_timers.first().map(|&(at, _)| {
+            let wait = at.saturating_sub(self.now.wall);
+            self.now.mono.saturating_add(wait)
+        });
+        let mono = self.mono_timers.first().map(|&(at, _)| at);
+        [wall, mono].into_iter().flatten().min()
+    }
+
+    fn perform(&mut self, command: Command) {
+        match command {
+            Command::Connect { conn, client } => self.connect(conn, client),
+            Command::Disconnect { conn } => self.disconnect(conn),
+            Command::OpenProducer { conn, link, target } => self.open_producer(conn, link, target),
+            Command::Publish { producer, tag, message, settled } => {
+                self.publish(producer, tag, *message, settled);
+            }
+            Command::CloseProducer { producer } => self.close_producer(producer),
+            Command::OpenConsumer { conn, link, spec } => self.open_consumer(conn, link, *spec),
+            Command::Credit { taker, limit, drain } => self.credit(taker, limit, drain),
+            Command::Settle { taker, first, last, outcome, confirm } => {
+                self.settle(taker, first, last, outcome, confirm);
+            }
+            Command::CloseConsumer { taker, mode, default } => self.close_consumer(taker, mode, &default),
+            Command::FindSubscription { conn, link, name } => self.find_subscription(conn, link, &name),
+            Command::DeleteSubscription { conn, link, name } => self.delete_subscription(conn, link, &name),
+            Command::Admin { reply, request } => {
+                let result = Box::new(self.administer(*request));
+                self.emit(self.step_under_way(), Effect::AdminReply { reply, result });
+            }
+        }
+    }
+
+    fn run_task(&mut self, task: Task) -> bool {
+        match task {
+            Task::Dispatch(store) => self.dispatch_queue(store),
+            Task::FanOut(store) => self.fan_out(store),
+            Task::Feed(reader) => self.feed(reader),
+            Task::Join(join) => self.run_join(join),
+            Task::Trim(store) => self.trim(store),
+            Task::Expire(store) => self.expire(store),
+            Task::Undelay(store) => self.undelay(store),
+            Task::Browse(taker) => self.feed_browser(taker),
+            Task::Unblock(store) => self.unblock(store),
+        }
+    }
+
+    fn set_now(&mut self, now: Now) {
+        // A clock that is set back must not bring back what has expired (DESIGN 7.11).
+        self.now.wall = self.now.wall.max(now.wall);
+        self.now.mono = self.now.mono.max(now.mono);
+    }
+
+    fn ring_timers(&mut self) {
+        while let Some(&(at, task)) = self.wall_timers.first().filter(|&&(at, _)| at <= self.now.wall) {
+            self.wall_timers.remove(&(at, task));
+            self.schedule(task);
+        }
+        while let Some(&(at, task)) = self.mono_timers.first().filter(|&&(at, _)| at <= self.now.mono) {
+            self.mono_timers.remove(&(at, task));
+            self.schedule(task);
+        }
+    }
+
+    /// Puts a task into the queue, once.
+    pub(crate) fn schedule(&mut self, task: Task) {
+        if !self.replaying && self.queued.insert(task) {
+            self.tasks.push_back(task);
+        }
+    }
+
+    /// Schedules a task for a monotonic time in milliseconds.
+    pub(crate) fn wake_at(&mut self, mono: u64, task: Task) {
+        self.mono_timers.insert((mono, task));
+    }
+
+    /// Schedules a task for a wall-clock time in milliseconds.
+    pub(crate) fn wake_at_wall(&mut self, wall: WallMs, task: Task) {
+        self.wall_timers.insert((wall, task));
+    }
+
+    /// Makes a change: it is applied now, and if `durable` it stands in the step under way.
+    pub(crate) fn record(&mut self, record: Record, durable: bool) {
+        if durable {
+            postroad_record::append(&record, &mut self.pending);
+        }
+        self.apply(record);
+    }
+
+    /// The step that whatever happens now must wait for: the one under way if it has records.
+    pub(crate) fn step_under_way(&self) -> Step {
+        if self.pending.is_empty() { Step(0) } else { Step(self.last_step.0 + 1) }
+    }
+
+    /// The latest step that has records, under way or done.
+    pub(crate) fn latest_step(&self) -> Step {
+        Step(self.last_step.0 + u64::from(!self.pending.is_empty()))
+    }
+
+    /// Asks for something outside, to be done once `after` is durable.
+    pub(crate) fn emit(&mut self, after: Step, effect: Effect) {
+        self.out.effects.push((after, effect));
+    }
+
+    /// Adds a record to the step under way without applying it, because it changes nothing in memory.
+    pub(crate) fn encode_only(&mut self, record: &Record) {
+        postroad_record::append(record, &mut self.pending);
+    }
+
+    /// Ends the step under way, for what happens outside commands and tasks.
+    pub(crate) fn end_step(&mut self) {
+        self.commit();
+    }
+
+    /// Ends the step under way.
+    fn commit(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        self.last_step = Step(self.last_step.0 + 1);
+        let payload = std::mem::take(&mut self.pending);
+        self.out.steps.push(StepBytes { step: self.last_step, payload });
+    }
+
+    /// Fresh randomness for an identity.
+    pub(crate) fn new_uid(&mut self) -> StoreUid {
+        StoreUid(self.entropy.next())
+    }
+
+    pub(crate) fn store(&self, key: StoreKey) -> Option<&Store> {
+        self.stores.get(key.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn store_mut(&mut self, key: StoreKey) -> Option<&mut Store> {
+        self.stores.get_mut(key.0 as usize)?.as_mut()
+    }
+
+    pub(crate) fn count(&mut self, key: StoreKey, change: impl FnOnce(&mut StoreCounters)) {
+        if let Some(store) = self.store_mut(key) {
+            change(&mut store.counters);
+        }
+    }
+
+    /// Every store, in the order of creation.
+    pub(crate) fn all_stores(&self) -> impl Iterator<Item = &Store> {
+        self.stores.iter().flatten()
+    }
+
+    fn connect(&mut self, conn: ConnId, client: Client) {
+        let taken = client.sole && self.conns.values().any(|other| other.client.id == client.id);
+        if taken {
+            let refusal = Refusal::new(
+                Code::ClientIdInUse,
+                client.id.clone(),
+                format!("client id '{}' is in use by another connection: close that one first", client.id),
+            );
+            self.emit(Step(0), Effect::ConnectRefused { conn, refusal });
+            return;
+        }
+        let state = Conn {
+            client,
+            producers: BTreeSet::new(),
+            takers: BTreeSet::new(),
+            temporaries: Vec::new(),
+        };
+        self.conns.insert(conn, state);
+        self.emit(Step(0), Effect::Connected { conn });
+    }
+
+    fn disconnect(&mut self, conn: ConnId) {
+        let Some(state) = self.conns.remove(&conn) else { return };
+        for producer in state.producers {
+            self.producers.remove(producer);
+        }
+        for taker in state.takers {
+            self.lose_consumer(taker);
+        }
+        for store in state.temporaries {
+            self.delete_store_now(store);
+        }
+    }
+
+    /// Refuses what a link asked for.
+    pub(crate) fn refuse_link(&mut self, conn: ConnId, link: LinkNo, refusal: Refusal) {
+        self.emit(Step(0), Effect::LinkRefused { conn, link, refusal });
+    }
+}
+
+/// A stream of identities drawn from the randomness of one start.
+#[derive(Debug)]
+struct Entropy {
+    seed: [u8; 16],
+    drawn: u64,
+}
+
+impl Entropy {
+    const fn new(seed: [u8; 16]) -> Self {
+        Self { seed, drawn: 0 }
+    }
+
+    fn next(&mut self) -> [u8; 16] {
+        self.drawn += 1;
+        // The seed is what makes it unique among starts; the counter what makes it unique within one.
+        let low = mix(u64::from_le_bytes(half(&self.seed, 0)) ^ self.drawn);
+        let high = mix(u64::from_le_bytes(half(&self.seed, 8)) ^ low);
+        let mut uid = [0; 16];
+        uid[..8].copy_from_slice(&low.to_le_bytes());
+        uid[8..].copy_from_slice(&high.to_le_bytes());
+        uid
+    }
+}
+
+fn half(seed: &[u8; 16], from: usize) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&seed[from..from + 8]);
+    bytes
+}
+
+/// A bijective mixing of 64 bits (splitmix64's finaliser): no two counters give the same word.
+const fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -1,0 +1,131 @@
+//! Start, and the end of stores: what follows from a replayed journal, and what goes with a deleted store.
+
+use crate::command::{ProducerKey, TakerKey};
+use crate::effect::Effect;
+use crate::engine::{Engine, Task};
+use crate::reader::{Position, ReaderKey, Who};
+use crate::store::Store;
+use crate::taker::Source;
+use postroad_model::id::{JoinKey, ObjectKey, StoreKey};
+use postroad_model::refusal::{Code, Refusal};
+use postroad_model::settings::{BrokerSettings, QueueSettings};
+use postroad_record::{MadeBy, Record, StoreDefinition};
+
+impl Engine {
+    /// The settings that a start brings; call it before the first command.
+    pub fn configure(&mut self, settings: BrokerSettings) {
+        self.place = settings.name.as_str().into();
+        self.settings = settings;
+    }
+
+    /// Makes what every broker has: its id and its dead-letter queue (DLQ-1). Call it once, after
+    /// [`Engine::recovered`]; its records are a step.
+    pub fn found(&mut self) {
+        if self.broker_id == [0; 16] {
+            let id = self.new_uid().0;
+            self.record(Record::BrokerCreated { id }, true);
+        }
+        self.dead_letter_queue();
+        self.end_step();
+    }
+
+    /// The broker's dead-letter queue, made if it is not there.
+    pub(crate) fn dead_letter_queue(&mut self) -> StoreKey {
+        let name = self.settings.dead_letter_queue.clone();
+        if let Some(&key) = self.queues.get(name.as_str()) {
+            return key;
+        }
+        self.create_store(&name, StoreDefinition::Queue(QueueSettings::default()), MadeBy::Broker, true)
+    }
+
+    /// Puts readers where the journal says they are, and wakes everything that has something to do.
+    pub(crate) fn resume_after_replay(&mut self) {
+        let objects: Vec<(ReaderKey, u64)> = self.objects.values().map(|o| (o.reader, o.low)).collect();
+        for (reader, low) in objects {
+            self.place_reader(reader, low);
+        }
+        let joins: Vec<(JoinKey, ReaderKey, u64, bool)> =
+            self.joins.values().map(|j| (j.key, j.reader, j.cursor, j.settings.archive)).collect();
+        for (key, reader, cursor, archive) in joins {
+            if !archive {
+                self.place_reader(reader, cursor + 1);
+            }
+            self.schedule(Task::Join(key));
+        }
+        let stores: Vec<(StoreKey, bool, Option<u64>)> = self
+            .all_stores()
+            .map(|s| (s.key, s.is_queue(), s.expiry.first().map(|&(at, _)| at)))
+            .collect();
+        for (key, is_queue, expires) in stores {
+            if let Some(at) = expires {
+                self.wake_at_wall(at, Task::Expire(key));
+            }
+            self.schedule(if is_queue { Task::Dispatch(key) } else { Task::Trim(key) });
+        }
+    }
+
+    fn place_reader(&mut self, key: ReaderKey, low: u64) {
+        if let Some(reader) = self.readers.get_mut(key) {
+            reader.position = Position::Behind(low);
+        }
+        self.list_need(key);
+        self.settle_at_tail(key);
+    }
+
+    /// A reader without a consumer moves past what it does not want, so that it does not hold it (EX-6).
+    fn settle_at_tail(&mut self, key: ReaderKey) {
+        let Some(reader) = self.readers.get(key) else { return };
+        let Position::Behind(at) = reader.position else { return };
+        let rest = self.store(reader.store).and_then(|s| s.log.first_from(at));
+        if rest.is_none() && reader.who != Who::Volatile {
+            self.reach_tail(key);
+        }
+    }
+
+    /// Removes a store with its objects and consumers; its joins have been dealt with.
+    pub(crate) fn delete_store_now(&mut self, key: StoreKey) {
+        let Some(store) = self.store(key) else { return };
+        let (name, durable) = (store.name.to_string(), store.owner.is_none());
+        let objects: Vec<ObjectKey> =
+            self.objects.values().filter(|o| o.store == key).map(|o| o.key).collect();
+        for object in objects {
+            self.delete_object_now(object);
+        }
+        for taker in self.takers_of(key) {
+            let text = format!("'{name}' was deleted");
+            self.throw_out(taker, Refusal::new(Code::Deleted, name.clone(), text));
+        }
+        for (producer, conn, link) in self.producers_of(key) {
+            self.close_producer_quietly(producer);
+            let refusal = Refusal::new(Code::Deleted, name.clone(), format!("'{name}' was deleted"));
+            self.emit(self.step_under_way(), Effect::DetachLink { conn, link, refusal });
+        }
+        self.record(Record::StoreDeleted { store: key }, durable);
+    }
+
+    /// Consumers of a store, of every kind.
+    pub(crate) fn takers_of(&self, store: StoreKey) -> Vec<TakerKey> {
+        self.takers.iter().filter(|taker| taker.store == store).map(|taker| taker.key).collect()
+    }
+
+    /// Consumers that take or read, without browsers.
+    pub(crate) fn consumer_count(&self, store: &Store) -> usize {
+        match store.queue() {
+            Some(queue) => queue.takers().count(),
+            None => {
+                let real = |t: &&crate::taker::Taker| {
+                    t.store == store.key && !matches!(t.source, Source::Browser { .. })
+                };
+                self.takers.iter().filter(real).count()
+            }
+        }
+    }
+
+    /// Publishers that were held up for a store may go on.
+    pub(crate) fn release_producers(&mut self, store: StoreKey) {
+        let held: Vec<ProducerKey> = self.producers_of(store).into_iter().map(|(key, _, _)| key).collect();
+        for producer in held {
+            self.replenish(producer, self.step_under_way());
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Joins for operators (JOIN-2 to JOIN-9, FIL-4, DEL-1, DEL-2).
+
+use super::maker;
+use crate::admin::{JoinView, Response};
+use crate::consumer::parse_selector;
+use crate::engine::Engine;
+use crate::join::Join;
+use crate::object::made_by_text;
+use crate::reader::Position;
+use crate::store::Store;
+use postroad_model::address::Address;
+use postroad_model::id::{JoinKey, StoreKey};
+use postroad_model::name::{check_object_name, normalise_channel_name, shorten};
+use postroad_model::refusal::{Code, Refusal};
+use postroad_model::settings::{JoinSettings, Start};
+use postroad_record::Record;
+
+impl Engine {
+    pub(super) fn create_join(
+        &mut self,
+        name: Option<String>,
+        mut settings: JoinSettings,
+        configured: bool,
+    ) -> Result<Response, Refusal> {
+        settings.source = normalise_channel_name(&settings.source);
+        let source = self.join_source(&settings)?;
+        self.check_destination(&mut settings, source)?;
+        let filter = parse_selector(settings.filter.as_deref())?;
+        settings.filter = filter.map(|filter| filter.source().to_owned());
+        if let Some(key) = self.same_join(&settings, name.as_deref()) {
+            return self.join_again(key, name.as_deref(), &settings);
+        }
+        let name = name.unwrap_or_else(|| self.free_join_name(&settings));
+        check_object_name(&name)?;
+        if self.join_names.contains_key(&name) {
+            let text = format!("join '{name}' exists with another source or destination");
+            return Err(Refusal::new(Code::JoinExists, name, text));
+        }
+        let cursor = self.start_cursor(source, &settings);
+        let join = JoinKey(self.next_join);
+        let made_by = maker(configured);
+        self.record(Record::JoinCreated { join, name, source, settings, cursor, made_by }, true);
+        self.join_response(join, true)
+    }
+
+    fn join_source(&self, settings: &JoinSettings) -> Result<StoreKey, Refusal> {
+        let name = settings.source.as_str();
+        if let Some(&key) = self.channels.get(name) {
+            return Ok(key);
+        }
+        if self.queues.contains_key(name) {
+            let text = format!("'{name}' is a queue: only a channel can be the source of a join");
+            return Err(Refusal::new(Code::JoinSourceIsQueue, name, text));
+        }
+        let text = format!("there is no channel '{name}' on broker {}: create it first", self.settings.name);
+        Err(Refusal::new(Code::JoinSourceNotFound, name, text))
+    }
+
+    fn check_destination(&self, settings: &mut JoinSettings, source: StoreKey) -> Result<(), Refusal> {
+        let written = settings.destination.clone();
+        if written.is_empty() {
+            let text = "a join needs a destination: the name of a channel or queue";
+            return Err(Refusal::new(Code::JoinNoDestination, "destination", text));
+        }
+        let address = Address::parse(&written, None)?;
+        match address.broker {
+            Some(broker) if broker != self.settings.name => {
+                let text = format!("no link leads to '{}'", shorten(&broker));
+                return Err(Refusal::new(Code::LinkMissing, written, text));
+            }
+            // The own broker's name says nothing: the destination is kept without it.
+            Some(_) => settings.destination = address.name.clone(),
+            None => {}
+        }
+        match self.find_destination(settings) {
+            Some(target) if target == source => {
+                let text = format!("'{written}' can't be joined to itself");
+                Err(Refusal::new(Code::JoinSelf, written, text))
+            }
+            Some(target) if settings.archive && !self.store(target).is_some_and(Store::is_queue) => {
+                let text = format!("an archive join needs a queue as destination, '{written}' is a channel");
+                Err(Refusal::new(Code::ArchiveNeedsQueue, written, text))
+            }
+            None if !settings.allow_missing => {
+                let text = format!(
+                    "there is no queue or channel '{written}' on broker {}: create it first, or allow_missing",
+                    self.settings.name
+                );
+                Err(Refusal::new(Code::JoinDestNotFound, written, text))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A join is known by source, destination, link and archive flag, and by its name (JOIN-7).
+    fn same_join(&self, settings: &JoinSettings, name: Option<&str>) -> Option<JoinKey> {
+        let same = |join: &&Join| {
+            let held = &join.settings;
+            held.source == settings.source
+                && held.destination == settings.destination
+                && held.via == settings.via
+                && held.archive == settings.archive
+                && name.is_none_or(|name| name == join.name)
+        };
+        self.joins.values().find(same).map(|join| join.key)
+    }
+
+    fn join_again(
+        &self,
+        key: JoinKey,
+        name: Option<&str>,
+        settings: &JoinSettings,
+    ) -> Result<Response, Refusal> {
+        let Some(join) = self.joins.get(&key) else { return self.join_response(key, false) };
+        // Where it began, and whether it is paused now, are no attributes that tell joins apart.
+        let (start, enabled) = (join.settings.start, join.settings.enabled);
+        let wanted = JoinSettings { start, enabled, ..settings.clone() };
+        if join.settings == wanted && name.is_none_or(|name| name == join.name) {
+            return self.join_response(key, false);
+        }
+        let text = format!("join '{}' from {} to {} exists with other attributes: alter or delete it",
+            join.name, join.settings.source, join.settings.destination);
+        Err(Refusal::new(Code::JoinExists, join.name.clone(), text))
+    }
+
+    fn free_join_name(&self, settings: &JoinSettings) -> String {
+        let plain = format!("{}->{}", settings.source, settings.destination);
+        let archive = if settings.archive { " archive" } else { "" };
+        let base: String = format!("{plain}{archive}").chars().take(200).collect();
+        if !self.join_names.contains_key(&base) {
+            return base;
+        }
+        let numbered = (2u32..).map(|n| format!("{base} {n}"));
+        numbered.into_iter().find(|name| !self.join_names.contains_key(name)).unwrap_or(base)
+    }
+
+    /// JOIN-9: the cursor from which a new join begins.
+    fn start_cursor(&self, source: StoreKey, settings: &JoinSettings) -> u64 {
+        let Some(store) = self.store(source) else { return 0 };
+        if settings.archive {
+            // An archive records arrivals; those before it are not kept.
+            return store.last_arrival();
+        }
+        match settings.start {
+            Start::New => store.last_id(),
+            Start::Oldest => 0,
+            Start::At(id) => id.saturating_sub(1),
+        }
+    }
+
+    fn join_key(&self, name: &str) -> Result<JoinKey, Refusal> {
+        self.join_names.get(name).copied().ok_or_else(|| {
+            let text = format!("there is no join '{}' on broker {}", shorten(name), self.settings.name);
+            Refusal::new(Code::JoinNotFound, shorten(name), text)
+        })
+    }
+
+    pub(super) fn alter_join(&mut self, name: &str, mut settings: JoinSettings) -> Result<Response, Refusal> {
+        let key = self.join_key(name)?;
+        let Some(join) = self.joins.get(&key) else { return self.join_response(key, false) };
+        let held = &join.settings;
+        let moved = held.source != settings.source
+            || held.destination != settings.destination
+            || held.archive != settings.archive
+            || held.via != settings.via;
+        if moved {
+            let text = format!("source, destination, via and archive of join '{name}' can't change: make another");
+            return Err(Refusal::new(Code::JoinExists, name, text));
+        }
+        let filter = parse_selector(settings.filter.as_deref())?;
+        settings.filter = filter.map(|filter| filter.source().to_owned());
+        settings.start = held.start;
+        let filter_from = self.store(join.source).map_or(0, Store::last_id);
+        self.record(Record::JoinAltered { join: key, settings, filter_from }, true);
+        self.join_response(key, false)
+    }
+
+    pub(super) fn enable_join(&mut self, name: &str, enabled: bool) -> Result<Response, Refusal> {
+        let key = self.join_key(name)?;
+        let Some(join) = self.joins.get(&key) else { return self.join_response(key, false) };
+        if join.settings.enabled != enabled {
+            let settings = JoinSettings { enabled, ..join.settings.clone() };
+            let filter_from = self.store(join.source).map_or(0, Store::last_id);
+            self.record(Record::JoinAltered { join: key, settings, filter_from }, true);
+            while enabled && self.run_join(key) {}
+            if !enabled {
+                self.run_join(key);
+            }
+        }
+        self.join_response(key, false)
+    }
+
+    pub(super) fn show_join(&self, name: &str) -> Result<Response, Refusal> {
+        self.join_response(self.join_key(name)?, false)
+    }
+
+    pub(super) fn list_joins(&self, store: Option<&str>) -> Result<Response, Refusal> {
+        let at = |join: &JoinView| {
+            store.is_none_or(|name| join.settings.source == name || join.settings.destination == name)
+        };
+        let keys = self.join_names.values();
+        Ok(Response::Joins { items: keys.filter_map(|&key| self.join_view(key, false)).filter(at).collect() })
+    }
+
+    pub(super) fn delete_join(&mut self, name: &str, drain: bool) -> Result<Response, Refusal> {
+        let key = self.join_key(name)?;
+        if drain {
+            self.drain_join(key, name)?;
+        }
+        let not_forwarded = self.join_backlog(key);
+        self.record(Record::JoinDeleted { join: key }, true);
+        Ok(Response::JoinDeleted { name: name.to_owned(), not_forwarded })
+    }
+
+    /// Forwards what waits, also over a paused join.
+    fn drain_join(&mut self, key: JoinKey, name: &str) -> Result<(), Refusal> {
+        if let Some(join) = self.joins.get_mut(&key) {
+            join.settings.enabled = true;
+        }
+        while self.run_join(key) {}
+        match self.joins.get(&key).and_then(|join| join.stop) {
+            None => Ok(()),
+            Some(stop) => {
+                let (state, reason) = stop.texts();
+                let waiting = self.join_backlog(key);
+                let text = format!("join '{name}' is {state} ({reason}) and can't forward the {waiting} that wait");
+                Err(Refusal::new(Code::IllegalState, name, text))
+            }
+        }
+    }
+
+    /// Source events, or arrivals, that the join has not forwarded and would.
+    fn join_backlog(&self, key: JoinKey) -> u64 {
+        let Some(join) = self.joins.get(&key) else { return 0 };
+        if join.settings.archive {
+            let arrivals = self.store(join.source).map(|s| &s.arrivals);
+            return arrivals.map_or(0, |a| a.iter().filter(|a| a.number > join.cursor).count() as u64);
+        }
+        let spooled = self.store(join.source).map_or(0, |s| s.spool.range(join.cursor + 1..).count());
+        self.backlog(join.reader) + spooled as u64
+    }
+
+    fn join_response(&self, key: JoinKey, created: bool) -> Result<Response, Refusal> {
+        let view = self.join_view(key, created);
+        view.map(|view| Response::Join(Box::new(view)))
+            .ok_or_else(|| Refusal::new(Code::IllegalState, "join", "the join is gone"))
+    }
+
+    fn join_view(&self, key: JoinKey, created: bool) -> Option<JoinView> {
+        let join = self.joins.get(&key)?;
+        let store = self.store(join.source)?;
+        let last = if join.settings.archive { store.last_arrival() } else { store.last_id() };
+        // Past what it was offered and did not want, a join stands at the tail, whatever its durable cursor says.
+        let offered = store.channel()?.offered;
+        let cursor = match self.readers.get(join.reader)?.position {
+            _ if join.settings.archive => join.cursor,
+            Position::Tail => offered.max(join.cursor),
+            Position::Behind(at) => at.saturating_sub(1).max(join.cursor),
+        };
+        let (state, reason) = join.stop.map_or(("running", ""), crate::join::Stop::texts);
+        Some(JoinView {
+            name: join.name.clone(),
+            created,
+            made_by: made_by_text(join.made_by),
+            settings: join.settings.clone(),
+            state,
+            reason: reason.to_owned(),
+            cursor,
+            lag_events: last.saturating_sub(cursor),
+            counters: join.counters.clone(),
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! Operators' requests: define, show, purge, browse, delete.
+
+mod joins;
+mod objects;
+mod stores;
+mod views;
+
+use crate::admin::{Request, Response, StatusView};
+use crate::engine::Engine;
+use crate::store::Store;
+use postroad_model::refusal::Refusal;
+use postroad_record::MadeBy;
+
+impl Engine {
+    /// Carries out one request.
+    pub(crate) fn administer(&mut self, request: Request) -> Result<Response, Refusal> {
+        match request {
+            Request::PutChannel { name, settings, configured } => self.put_channel(&name, settings, configured),
+            Request::PutQueue { name, settings, configured } => self.put_queue(&name, settings, configured),
+            Request::ShowStore { kind, name } => self.show_store(kind, &name),
+            Request::ListStores { kind, after, limit } => Ok(self.list_stores(kind, after.as_deref(), limit)),
+            Request::DeleteStore { kind, name, cascade, force } => {
+                self.delete_store(kind, &name, cascade, force)
+            }
+            Request::PurgeStore { kind, name, selection } => self.purge_store(kind, &name, &selection),
+            Request::BrowseStore { kind, name, selection, limit } => {
+                self.browse_store(kind, &name, &selection, limit)
+            }
+            Request::CreateObject { channel, name, settings, configured } => {
+                self.create_native(&channel, &name, settings, configured)
+            }
+            Request::ShowObject { channel, owner, name } => self.show_object(&channel, owner, &name),
+            Request::ListObjects { channel } => self.list_objects(channel.as_deref()),
+            Request::DeleteObject { channel, owner, name, force } => {
+                self.delete_object(&channel, owner, &name, force)
+            }
+            Request::PurgeObject { channel, owner, name, selection } => {
+                self.purge_object(&channel, owner, &name, &selection)
+            }
+            Request::BrowseObject { channel, owner, name, selection, limit } => {
+                self.browse_object(&channel, owner, &name, &selection, limit)
+            }
+            Request::CreateJoin { name, settings, configured } => self.create_join(name, settings, configured),
+            Request::AlterJoin { name, settings } => self.alter_join(&name, settings),
+            Request::ShowJoin { name } => self.show_join(&name),
+            Request::ListJoins { store } => self.list_joins(store.as_deref()),
+            Request::DeleteJoin { name, drain } => self.delete_join(&name, drain),
+            Request::EnableJoin { name, enabled } => self.enable_join(&name, enabled),
+            Request::Status => Ok(Response::Status(Box::new(self.status()))),
+        }
+    }
+
+    fn status(&self) -> StatusView {
+        StatusView {
+            name: self.settings.name.clone(),
+            broker_id: uuid::Uuid::from_bytes(self.broker_id).to_string(),
+            connections: self.conns.len(),
+            channels: self.channels.len(),
+            queues: self.queues.len(),
+            joins: self.joins.len(),
+            named_objects: self.objects.len(),
+            events: self.all_stores().map(|store| store.log.len()).sum(),
+            messages: self.bodies.len(),
+            message_bytes: self.bodies.bytes(),
+        }
+    }
+
+    /// Whether a store is temporary, and so no business of operators' lists.
+    fn is_temporary(store: &Store) -> bool {
+        store.owner.is_some()
+    }
+}
+
+/// Who makes a definition.
+const fn maker(configured: bool) -> MadeBy {
+    if configured { MadeBy::Configuration } else { MadeBy::Operator }
+}

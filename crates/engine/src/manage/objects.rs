@@ -1,0 +1,218 @@
+//! Named objects for operators (NO-11, OP-1 to OP-3, OP-6, OP-7).
+
+use super::maker;
+use super::stores::selection_range;
+use crate::admin::{Response, Selection, StoreKind};
+use crate::consumer::parse_selector;
+use crate::engine::{Engine, Task};
+use crate::reader::Owed;
+use postroad_model::id::{EventId, ObjectKey};
+use postroad_model::name::check_object_name;
+use postroad_model::refusal::{Code, Refusal};
+use postroad_model::settings::{NamedObjectSettings, ObjectType, Scope};
+use postroad_record::Owner;
+
+impl Engine {
+    pub(super) fn create_native(
+        &mut self,
+        channel: &str,
+        name: &str,
+        settings: NamedObjectSettings,
+        configured: bool,
+    ) -> Result<Response, Refusal> {
+        if self.queues.contains_key(channel) && !self.channels.contains_key(channel) {
+            let text = format!("'{channel}' is a queue: named objects live on channels");
+            return Err(Refusal::new(Code::ObjectNotAllowedHere, channel, text));
+        }
+        let store = self.store_key(StoreKind::Channel, channel)?;
+        check_object_name(name)?;
+        check_offered(name, &settings)?;
+        parse_selector(settings.selector.as_deref())?;
+        if let Some(key) = self.find_object(store, &Owner::Native, name) {
+            return self.created_again(key, name, &settings);
+        }
+        let key = self
+            .create_object(store, Owner::Native, name, settings, maker(configured))
+            .ok_or_else(|| Refusal::new(Code::IllegalState, channel, "the channel is gone"))?;
+        self.object_response(key, true)
+    }
+
+    /// The same attributes again change nothing; others are refused, naming the differences (NO-11, ERR-3).
+    fn created_again(
+        &self,
+        key: ObjectKey,
+        name: &str,
+        settings: &NamedObjectSettings,
+    ) -> Result<Response, Refusal> {
+        let held = self.objects.get(&key).map(|object| &object.settings);
+        // Where it begins matters only at creation (NO-10).
+        let same = held.is_some_and(|held| {
+            let wanted = NamedObjectSettings { start_event_id: held.start_event_id, ..settings.clone() };
+            *held == wanted
+        });
+        if same {
+            return self.object_response(key, false);
+        }
+        let differences = held.map_or_else(String::new, |held| differences(held, settings));
+        let text = format!("named object '{name}' exists with other attributes: {differences}");
+        Err(Refusal::new(Code::ObjectExists, name, text))
+    }
+
+    fn object_key(&self, channel: &str, owner: Option<String>, name: &str) -> Result<ObjectKey, Refusal> {
+        let store = self.store_key(StoreKind::Channel, channel)?;
+        let owner = owner.map_or(Owner::Native, Owner::Client);
+        let found = self.find_object(store, &owner, name);
+        found.filter(|key| self.objects.get(key).is_some_and(|o| o.store == store)).ok_or_else(|| {
+            let text = format!("channel '{channel}' has no named object '{name}'");
+            Refusal::new(Code::ObjectNotFound, format!("{channel}::{name}"), text)
+        })
+    }
+
+    fn object_response(&self, key: ObjectKey, created: bool) -> Result<Response, Refusal> {
+        let view = self.object_view(key, created);
+        view.map(|view| Response::Object(Box::new(view)))
+            .ok_or_else(|| Refusal::new(Code::IllegalState, "object", "the named object is gone"))
+    }
+
+    pub(super) fn show_object(
+        &self,
+        channel: &str,
+        owner: Option<String>,
+        name: &str,
+    ) -> Result<Response, Refusal> {
+        self.object_response(self.object_key(channel, owner, name)?, false)
+    }
+
+    pub(super) fn list_objects(&self, channel: Option<&str>) -> Result<Response, Refusal> {
+        let store = channel.map(|channel| self.store_key(StoreKind::Channel, channel)).transpose()?;
+        let on_channel = self.objects.values().filter(|o| store.is_none_or(|store| o.store == store));
+        let mut items: Vec<_> = on_channel.filter_map(|o| self.object_view(o.key, false)).collect();
+        items.sort_by(|a, b| (&a.channel, &a.id).cmp(&(&b.channel, &b.id)));
+        Ok(Response::Objects { items })
+    }
+
+    pub(super) fn delete_object(
+        &mut self,
+        channel: &str,
+        owner: Option<String>,
+        name: &str,
+        force: bool,
+    ) -> Result<Response, Refusal> {
+        let key = self.object_key(channel, owner, name)?;
+        if let Some(taker) = self.consumer_of(key)
+            && !force
+        {
+            return Err(self.in_use(key, taker));
+        }
+        self.delete_object_now(key);
+        Ok(Response::Deleted { name: name.to_owned() })
+    }
+
+    /// Records events of an object as finished (OP-2). What its consumer holds is finished too: its outcome will
+    /// find nothing to do.
+    pub(super) fn purge_object(
+        &mut self,
+        channel: &str,
+        owner: Option<String>,
+        name: &str,
+        selection: &Selection,
+    ) -> Result<Response, Refusal> {
+        let key = self.object_key(channel, owner, name)?;
+        let owed = self.owed_events(key, selection, usize::MAX)?;
+        let Some(reader) = self.objects.get(&key).map(|o| o.reader) else {
+            return Ok(Response::Purged { purged: 0 });
+        };
+        if let Some(state) = self.readers.get_mut(reader) {
+            for id in &owed {
+                state.owed.remove(id);
+                state.attempts.remove(id);
+                state.done.insert(*id, *id);
+            }
+        }
+        self.move_object(key, reader, &owed);
+        self.schedule(Task::Feed(reader));
+        Ok(Response::Purged { purged: owed.len() as u64 })
+    }
+
+    pub(super) fn browse_object(
+        &self,
+        channel: &str,
+        owner: Option<String>,
+        name: &str,
+        selection: &Selection,
+        limit: usize,
+    ) -> Result<Response, Refusal> {
+        let key = self.object_key(channel, owner, name)?;
+        let ids = self.owed_events(key, selection, limit)?;
+        let Some(object) = self.objects.get(&key) else { return Ok(Response::Events { items: Vec::new() }) };
+        let Some(store) = self.store(object.store) else { return Ok(Response::Events { items: Vec::new() }) };
+        let reader = self.readers.get(object.reader);
+        let held = |id: &EventId| {
+            reader.is_some_and(|r| matches!(r.owed.get(id), Some(Owed::Delivered(_))))
+        };
+        let entries = ids.iter().filter_map(|id| Some((store.log.get(*id)?, held(id))));
+        Ok(Response::Events { items: entries.map(|(entry, held)| self.event_view(store, entry, held)).collect() })
+    }
+
+    /// The events that an object owes and a selection means, ascending.
+    fn owed_events(
+        &self,
+        key: ObjectKey,
+        selection: &Selection,
+        limit: usize,
+    ) -> Result<Vec<EventId>, Refusal> {
+        let filter = parse_selector(selection.filter.as_deref())?;
+        let Some(object) = self.objects.get(&key) else { return Ok(Vec::new()) };
+        let (from, to) = selection_range(selection, &object.name)?;
+        let (Some(store), Some(reader)) = (self.store(object.store), self.readers.get(object.reader)) else {
+            return Ok(Vec::new());
+        };
+        let mut ids = Vec::new();
+        let mut at = from.max(reader.lowest_need().unwrap_or(u64::MAX));
+        while let Some(entry) = store.log.first_from(at).filter(|e| e.event.id <= to && ids.len() < limit) {
+            let id = entry.event.id;
+            at = id + 1;
+            let looked_at = match reader.position {
+                crate::reader::Position::Tail => true,
+                crate::reader::Position::Behind(at) => id < at,
+            };
+            let known = reader.owed.contains_key(&id) || reader.passed.contains(id);
+            let owed = known || (!looked_at && !reader.done.contains(id) && self.reader_matches(object.reader, id));
+            if owed && self.event_matches(&filter, entry) {
+                ids.push(id);
+            }
+        }
+        Ok(ids)
+    }
+}
+
+/// What this version offers (NO-4, types).
+fn check_offered(name: &str, settings: &NamedObjectSettings) -> Result<(), Refusal> {
+    if settings.object_type != ObjectType::Exclusive {
+        let text = format!("named object '{name}': only type exclusive is offered by this version");
+        return Err(Refusal::new(Code::NotSupported, name, text));
+    }
+    if settings.scope == Scope::Cluster {
+        let text = format!("named object '{name}' can't be cluster-wide: its channel is local");
+        return Err(Refusal::new(Code::ObjectNotAllowedHere, name, text));
+    }
+    Ok(())
+}
+
+/// The attributes in which two definitions differ, as `name: held, wanted`.
+fn differences(held: &NamedObjectSettings, wanted: &NamedObjectSettings) -> String {
+    let (Ok(held), Ok(wanted)) = (serde_json::to_value(held), serde_json::to_value(wanted)) else {
+        return String::new();
+    };
+    let (Some(held), Some(wanted)) = (held.as_object(), wanted.as_object()) else { return String::new() };
+    let differ = held.iter().filter(|(key, value)| {
+        key.as_str() != "start_event_id" && wanted.get(key.as_str()) != Some(value)
+    });
+    let listed: Vec<String> = differ
+        .map(|(key, value)| {
+            let other = wanted.get(key).map_or_else(|| "nothing".to_owned(), ToString::to_string);
+            format!("{key} is {value}, not {other}")
+        })
+        .collect();
+    listed.join("; ")
+}

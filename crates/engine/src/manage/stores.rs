@@ -1,0 +1,283 @@
+//! Channels and queues for operators (5.1, DEL-4, FWD-3, SH-8).
+
+use super::maker;
+use crate::admin::{Response, Selection, StoreKind};
+use crate::consumer::parse_selector;
+use crate::engine::{Engine, Task};
+use crate::log::Hold;
+use crate::ranges::push_id;
+use crate::store::Store;
+use crate::view::View;
+use postroad_model::id::{EventId, JoinKey, Origin, StoreKey};
+use postroad_model::name::{check_channel_name, check_queue_name, normalise_channel_name};
+use postroad_model::refusal::{Code, Refusal};
+use postroad_model::settings::{ChannelSettings, QueueSettings, StoreType};
+use postroad_record::{IdRange, Record, Removal, StoreDefinition};
+use postroad_selector::Selector;
+
+/// Largest capacity (5.1).
+const MAX_CAPACITY: u32 = 2_147_483_646;
+
+impl Engine {
+    pub(super) fn put_channel(
+        &mut self,
+        name: &str,
+        settings: ChannelSettings,
+        configured: bool,
+    ) -> Result<Response, Refusal> {
+        let name = normalise_channel_name(name);
+        check_channel_name(&name)?;
+        let des = settings.dead_event_store.as_deref();
+        check_store(&name, settings.capacity, des, settings.first_event_id)?;
+        if settings.publish_keys.iter().any(|key| key.name.is_empty() || key.depth == 0) {
+            let text = format!("a publish key of '{name}' needs a property name and a depth of at least 1");
+            return Err(Refusal::new(Code::BadPublishKey, name, text));
+        }
+        let key = self.channels.get(name.as_str()).copied();
+        self.put_store(key, &name, StoreDefinition::Channel(settings), configured)
+    }
+
+    pub(super) fn put_queue(
+        &mut self,
+        name: &str,
+        settings: QueueSettings,
+        configured: bool,
+    ) -> Result<Response, Refusal> {
+        check_queue_name(name)?;
+        let des = settings.dead_event_store.as_deref();
+        check_store(name, settings.capacity, des, settings.first_event_id)?;
+        if settings.store_type == StoreType::Transient {
+            let text = format!("queue '{name}' can't be transient: a queue stores what it takes");
+            return Err(Refusal::new(Code::NotSupported, name, text));
+        }
+        let key = self.queues.get(name).copied();
+        self.put_store(key, name, StoreDefinition::Queue(settings), configured)
+    }
+
+    fn put_store(
+        &mut self,
+        key: Option<StoreKey>,
+        name: &str,
+        definition: StoreDefinition,
+        configured: bool,
+    ) -> Result<Response, Refusal> {
+        let made_by = maker(configured);
+        let Some(key) = key else {
+            let key = self.create_store(name, definition, made_by, true);
+            return self.store_response(key, true);
+        };
+        let Some(store) = self.store(key) else { return Err(gone(name)) };
+        let held = store.definition();
+        if first_id(&held) != first_id(&definition) && store.last_id() + 1 != first_id(&held) {
+            let text = format!("first_event_id of '{name}' can't change after its first event");
+            return Err(Refusal::new(Code::BadValue, name, text));
+        }
+        if held != definition || store.made_by != made_by {
+            self.record(Record::StoreAltered { store: key, definition, made_by }, true);
+            self.reconsider(key);
+        }
+        self.store_response(key, false)
+    }
+
+    /// New settings of a store act at once on what waits for it.
+    fn reconsider(&mut self, key: StoreKey) {
+        self.rebuild_expiry(key);
+        self.room_in(key);
+        let is_queue = self.store(key).is_some_and(Store::is_queue);
+        self.schedule(if is_queue { Task::Dispatch(key) } else { Task::Trim(key) });
+        self.schedule(Task::Expire(key));
+    }
+
+    fn rebuild_expiry(&mut self, key: StoreKey) {
+        let Some(store) = self.store_mut(key) else { return };
+        let leaves: Vec<(u64, EventId)> =
+            store.log.iter().map(|e| (store.leaves_at(&e.event), e.event.id)).filter(|&(at, _)| at != 0).collect();
+        store.expiry = leaves.into_iter().collect();
+    }
+
+    pub(super) fn store_key(&self, kind: StoreKind, name: &str) -> Result<StoreKey, Refusal> {
+        let found = match kind {
+            StoreKind::Queue => self.queues.get(name),
+            StoreKind::Channel => self.channels.get(normalise_channel_name(name).as_str()),
+        };
+        found.copied().ok_or_else(|| {
+            let (code, kind) = match kind {
+                StoreKind::Queue => (Code::UnknownQueue, "queue"),
+                StoreKind::Channel => (Code::ChannelNotFound, "channel"),
+            };
+            Refusal::new(code, name, format!("there is no {kind} '{name}' on broker {}", self.settings.name))
+        })
+    }
+
+    pub(super) fn show_store(&self, kind: StoreKind, name: &str) -> Result<Response, Refusal> {
+        self.store_response(self.store_key(kind, name)?, false)
+    }
+
+    fn store_response(&self, key: StoreKey, created: bool) -> Result<Response, Refusal> {
+        let view = self.store(key).map(|store| self.store_view(store, created));
+        view.map(|view| Response::Store(Box::new(view))).ok_or_else(|| gone("store"))
+    }
+
+    pub(super) fn list_stores(&self, kind: StoreKind, after: Option<&str>, limit: usize) -> Response {
+        let names = match kind {
+            StoreKind::Queue => &self.queues,
+            StoreKind::Channel => &self.channels,
+        };
+        let wanted = names.iter().filter(|(name, _)| after.is_none_or(|after| &***name > after));
+        let stores = wanted.filter_map(|(_, &key)| self.store(key)).filter(|store| !Self::is_temporary(store));
+        Response::Stores { items: stores.take(limit).map(|store| self.store_view(store, false)).collect() }
+    }
+
+    pub(super) fn delete_store(
+        &mut self,
+        kind: StoreKind,
+        name: &str,
+        cascade: bool,
+        force: bool,
+    ) -> Result<Response, Refusal> {
+        let key = self.store_key(kind, name)?;
+        let joins = self.joins_at(key);
+        if !joins.is_empty() && !cascade {
+            let names: Vec<&str> = joins.iter().filter_map(|j| Some(self.joins.get(j)?.name.as_str())).collect();
+            let text = format!("'{name}' takes part in joins ({}): delete them first, or cascade", names.join(", "));
+            return Err(Refusal::new(Code::StoreInUse, name, text));
+        }
+        let consumers = self.takers_of(key).len();
+        if consumers > 0 && !force && !cascade {
+            let text = format!("'{name}' has {consumers} consumers: stop them first, or force");
+            return Err(Refusal::new(Code::StoreInUse, name, text));
+        }
+        for join in joins {
+            self.record(Record::JoinDeleted { join }, true);
+        }
+        let name = self.store(key).map_or_else(String::new, |s| s.name.to_string());
+        self.delete_store_now(key);
+        Ok(Response::Deleted { name })
+    }
+
+    /// The joins that read from a store or write to it.
+    fn joins_at(&self, key: StoreKey) -> Vec<JoinKey> {
+        let at = |join: &&crate::join::Join| {
+            join.source == key || self.find_destination(&join.settings) == Some(key)
+        };
+        self.joins.values().filter(at).map(|join| join.key).collect()
+    }
+
+    pub(super) fn purge_store(
+        &mut self,
+        kind: StoreKind,
+        name: &str,
+        selection: &Selection,
+    ) -> Result<Response, Refusal> {
+        let key = self.store_key(kind, name)?;
+        let ids = self.select(key, selection)?;
+        let origins = self.origins_to_propagate(key, &ids);
+        let purged = self.purge_ids(key, &ids);
+        for (join, origins) in origins {
+            self.purge_copies(join, &origins);
+        }
+        Ok(Response::Purged { purged })
+    }
+
+    /// The ids of a store that a selection means, ascending. What a queue's consumers hold is not among them.
+    pub(super) fn select(&self, key: StoreKey, selection: &Selection) -> Result<Vec<EventId>, Refusal> {
+        let filter = parse_selector(selection.filter.as_deref())?;
+        let Some(store) = self.store(key) else { return Ok(Vec::new()) };
+        let (from, to) = selection_range(selection, &store.name)?;
+        let mut ids = Vec::new();
+        let mut at = from;
+        while let Some(entry) = store.log.first_from(at).filter(|e| e.event.id <= to) {
+            at = entry.event.id + 1;
+            let held = store.is_queue() && entry.hold == Hold::Delivered;
+            if !held && self.event_matches(&filter, entry) {
+                ids.push(entry.event.id);
+            }
+        }
+        Ok(ids)
+    }
+
+    pub(super) fn event_matches(&self, filter: &Option<Selector>, entry: &crate::log::Entry) -> bool {
+        let Some(filter) = filter else { return true };
+        let message = self.bodies.get(entry.event.body);
+        message.is_some_and(|message| filter.matches(&View { message, event: &entry.event }))
+    }
+
+    fn purge_ids(&mut self, key: StoreKey, ids: &[EventId]) -> u64 {
+        let mut ranges: Vec<IdRange> = Vec::new();
+        for &id in ids {
+            push_id(&mut ranges, id);
+        }
+        if let (Some(&first), Some(&last)) = (ids.first(), ids.last()) {
+            let durable = self.any_on_disk(key, first, last);
+            self.record(Record::Removed { store: key, ids: ranges, why: Removal::Purged }, durable);
+            self.room_in(key);
+        }
+        ids.len() as u64
+    }
+
+    /// For each join that repeats purges: the identities that were purged (FWD-3).
+    fn origins_to_propagate(&self, key: StoreKey, ids: &[EventId]) -> Vec<(JoinKey, Vec<Origin>)> {
+        let Some(store) = self.store(key) else { return Vec::new() };
+        let joins = store.joins_out.iter().filter_map(|join| self.joins.get(join));
+        joins
+            .filter(|join| join.settings.propagate_purge)
+            .map(|join| {
+                let entries = ids.iter().filter_map(|&id| store.log.get(id));
+                (join.key, entries.map(|entry| store.origin_of(&entry.event)).collect())
+            })
+            .collect()
+    }
+
+    /// Purges the copies that came over a join.
+    fn purge_copies(&mut self, join: JoinKey, origins: &[Origin]) {
+        let Some(state) = self.joins.get(&join) else { return };
+        let Some(source_uid) = self.store(state.source).map(|s| s.uid) else { return };
+        let Some(target) = self.find_destination(&state.settings) else { return };
+        let Some(store) = self.store(target) else { return };
+        let came_over = |entry: &&crate::log::Entry| {
+            let extra = entry.event.extra.as_ref();
+            let last = extra.and_then(|e| e.path.last());
+            last == Some(&source_uid) && origins.contains(&store.origin_of(&entry.event))
+        };
+        let free = |entry: &&crate::log::Entry| !(store.is_queue() && entry.hold == Hold::Delivered);
+        let ids: Vec<EventId> = store.log.iter().filter(free).filter(came_over).map(|e| e.event.id).collect();
+        self.purge_ids(target, &ids);
+    }
+}
+
+/// First and last id of a selection.
+pub(super) fn selection_range(selection: &Selection, name: &str) -> Result<(EventId, EventId), Refusal> {
+    let (from, to) = (selection.from.unwrap_or(0), selection.to.unwrap_or(EventId::MAX - 1));
+    if from > to {
+        let text = format!("the range {from}..{to} begins behind its end");
+        return Err(Refusal::new(Code::IllegalState, name, text));
+    }
+    Ok((from, to.min(EventId::MAX - 1)))
+}
+
+const fn first_id(definition: &StoreDefinition) -> EventId {
+    match definition {
+        StoreDefinition::Channel(settings) => settings.first_event_id,
+        StoreDefinition::Queue(settings) => settings.first_event_id,
+    }
+}
+
+fn check_store(name: &str, capacity: u32, des: Option<&str>, first: EventId) -> Result<(), Refusal> {
+    if capacity > MAX_CAPACITY {
+        let text = format!("the capacity of '{name}' is {capacity}, the limit is {MAX_CAPACITY}");
+        return Err(Refusal::new(Code::BadCapacity, name, text));
+    }
+    if des == Some(name) {
+        let text = format!("'{name}' can't be its own dead event store: name another one");
+        return Err(Refusal::new(Code::DesSelf, name, text));
+    }
+    if first == 0 || first > EventId::MAX / 2 {
+        let text = format!("first_event_id of '{name}' is {first}: it must be at least 1");
+        return Err(Refusal::new(Code::BadValue, name, text));
+    }
+    Ok(())
+}
+
+fn gone(name: &str) -> Refusal {
+    Refusal::new(Code::IllegalState, name, format!("'{name}' is gone"))
+}

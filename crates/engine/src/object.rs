@@ -1,0 +1,419 @@
+//! Named objects: broker-side memory of where a subscriber is (named-objects 3.1, 3.3). Exclusive ones.
+
+use crate::admin::{ConsumerView, ObjectView};
+use crate::command::{ConnId, LinkNo, TakerKey};
+use crate::effect::Effect;
+use crate::engine::{Engine, Task};
+use crate::ranges::push_id;
+use crate::reader::{Owed, Position, ReaderKey, Who};
+use postroad_model::id::{EventId, ObjectKey, StoreKey};
+use postroad_model::refusal::{Code, Refusal};
+use postroad_model::settings::{AckPolicy, NamedObjectSettings, Start};
+use postroad_record::{IdRange, MadeBy, Owner, Record};
+use std::fmt::Write as _;
+
+/// A named object.
+#[derive(Debug)]
+pub struct Object {
+    /// Its number.
+    pub key: ObjectKey,
+    /// Its channel.
+    pub store: StoreKey,
+    /// Who owns it.
+    pub owner: Owner,
+    /// Its name in its owner's space.
+    pub name: String,
+    /// Its settings.
+    pub settings: NamedObjectSettings,
+    /// The lowest event still owed, as it is on disk.
+    pub low: EventId,
+    /// Who made it.
+    pub made_by: MadeBy,
+    /// Owed events that were removed before they were delivered (RET-6).
+    pub skipped: u64,
+    /// Skipped events that the consumer has not been told of.
+    pub skipped_untold: u64,
+    /// Deliveries up to this id may have been sent.
+    pub sent_up_to: EventId,
+    /// The mark as the last run left it.
+    pub sent_before_start: EventId,
+    /// Its position.
+    pub reader: ReaderKey,
+    /// Events dead-lettered since the start.
+    pub dead_lettered: u64,
+    /// Deliveries sent again since the start.
+    pub redelivered: u64,
+}
+
+/// What makes a named object one of a kind (NO-7): native names are unique on a channel, a client's in the client.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectName {
+    /// The channel of a native object.
+    pub store: Option<StoreKey>,
+    /// Who owns it.
+    pub owner: Owner,
+    /// Its name.
+    pub name: String,
+}
+
+impl ObjectName {
+    /// The identity of an object.
+    #[must_use]
+    pub fn new(store: StoreKey, owner: &Owner, name: &str) -> Self {
+        let store = matches!(owner, Owner::Native).then_some(store);
+        Self { store, owner: owner.clone(), name: name.to_owned() }
+    }
+}
+
+impl Object {
+    /// A new object.
+    #[allow(clippy::too_many_arguments)] // the fields of its record, in their order
+    #[must_use]
+    pub const fn new(
+        key: ObjectKey,
+        store: StoreKey,
+        owner: Owner,
+        name: String,
+        settings: NamedObjectSettings,
+        low: EventId,
+        made_by: MadeBy,
+        reader: ReaderKey,
+    ) -> Self {
+        Self {
+            key,
+            store,
+            owner,
+            name,
+            settings,
+            low,
+            made_by,
+            skipped: 0,
+            skipped_untold: 0,
+            sent_up_to: 0,
+            sent_before_start: 0,
+            reader,
+            dead_lettered: 0,
+            redelivered: 0,
+        }
+    }
+
+    /// What one acknowledgement finishes (EX-4).
+    #[must_use]
+    pub fn ack_policy(&self) -> AckPolicy {
+        self.settings.ack_policy.unwrap_or(match self.owner {
+            Owner::Native => AckPolicy::Cumulative,
+            Owner::Client(_) => AckPolicy::Individual,
+        })
+    }
+
+    /// `owner/name` with separators and control characters percent-encoded (NO-7).
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{}/{}", encode(&self.owner_text()), encode(&self.name))
+    }
+
+    /// `native` or `client:ID`.
+    #[must_use]
+    pub fn owner_text(&self) -> String {
+        match &self.owner {
+            Owner::Native => "native".into(),
+            Owner::Client(id) => format!("client:{id}"),
+        }
+    }
+}
+
+fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '/' || c == '%' || c.is_control() {
+            let mut bytes = [0; 4];
+            for byte in c.encode_utf8(&mut bytes).bytes() {
+                // Invariant: writing to a String can't fail.
+                let _ = write!(out, "%{byte:02X}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+impl Engine {
+    pub(crate) fn insert_object(&mut self, object: Object) {
+        self.next_object = self.next_object.max(object.key.0 + 1);
+        if let Some(channel) = self.store_mut(object.store).and_then(|s| s.channel_mut()) {
+            channel.readers.all.insert(object.reader);
+        }
+        let name = ObjectName::new(object.store, &object.owner, &object.name);
+        self.object_names.insert(name, object.key);
+        let (key, reader) = (object.key, object.reader);
+        self.objects.insert(key, object);
+        if !self.replaying {
+            self.list_need(reader);
+        }
+    }
+
+    pub(crate) fn drop_object(&mut self, key: ObjectKey) {
+        let Some(object) = self.objects.remove(&key) else { return };
+        self.object_names.remove(&ObjectName::new(object.store, &object.owner, &object.name));
+        self.drop_reader(object.reader);
+    }
+
+    /// Takes a reader out of its channel.
+    pub(crate) fn drop_reader(&mut self, key: ReaderKey) {
+        self.leave_tail(key);
+        let Some(reader) = self.readers.remove(key) else { return };
+        let Some(channel) = self.store_mut(reader.store).and_then(|s| s.channel_mut()) else { return };
+        channel.readers.all.remove(&key);
+        if let Some(need) = reader.listed {
+            channel.readers.needs.remove(&(need, key));
+        }
+        if channel.keeps_by_interest() {
+            self.schedule(Task::Trim(reader.store));
+        }
+    }
+
+    /// The object with this identity.
+    pub(crate) fn find_object(&self, store: StoreKey, owner: &Owner, name: &str) -> Option<ObjectKey> {
+        self.object_names.get(&ObjectName::new(store, owner, name)).copied()
+    }
+
+    /// Creates a named object that does not exist yet.
+    pub(crate) fn create_object(
+        &mut self,
+        store: StoreKey,
+        owner: Owner,
+        name: &str,
+        settings: NamedObjectSettings,
+        made_by: MadeBy,
+    ) -> Option<ObjectKey> {
+        let channel = self.store(store)?;
+        let low = match settings.start_event_id {
+            Start::New => channel.next_id,
+            Start::Oldest => channel.log.first().map_or(channel.next_id, |e| e.event.id),
+            Start::At(id) => id.max(1),
+        };
+        let object = ObjectKey(self.next_object);
+        let durable = settings.persistent;
+        let name = name.to_owned();
+        self.record(
+            Record::ObjectCreated { object, store, owner, name, settings, low, made_by },
+            durable,
+        );
+        Some(object)
+    }
+
+    /// Finishes deliveries for a reader; what that finishes for a named object becomes durable.
+    pub(crate) fn finish_for_reader(&mut self, key: ReaderKey, closed: &[(u64, EventId)]) {
+        let Some(reader) = self.readers.get(key) else { return };
+        let Who::Object(object) = reader.who else {
+            if let Some(reader) = self.readers.get_mut(key) {
+                for (_, id) in closed {
+                    reader.owed.remove(id);
+                    reader.attempts.remove(id);
+                }
+            }
+            self.list_need(key);
+            return;
+        };
+        let cumulative = self.objects.get(&object).map(Object::ack_policy) == Some(AckPolicy::Cumulative);
+        let finished = self.take_finished(key, closed, cumulative);
+        self.move_object(object, key, &finished);
+    }
+
+    /// Takes what an acknowledgement finishes out of what the reader owes, ascending.
+    fn take_finished(&mut self, key: ReaderKey, closed: &[(u64, EventId)], cumulative: bool) -> Vec<EventId> {
+        let Some(reader) = self.readers.get_mut(key) else { return Vec::new() };
+        let mut finished: Vec<EventId> = closed.iter().map(|&(_, id)| id).collect();
+        // Cumulative: everything at or below it, but nothing that came back since and is out again (EX-4).
+        let upper = closed.iter().copied().filter(|&(tag, _)| tag != u64::MAX).max();
+        if let (true, Some((tag, upper))) = (cumulative, upper) {
+            let lower = reader.owed.range(..=upper);
+            finished.extend(lower.filter(|(_, o)| matches!(o, Owed::Delivered(t) if *t <= tag)).map(|(&id, _)| id));
+            let passed: Vec<IdRange> = reader.passed.iter().filter(|&(first, _)| first <= upper).collect();
+            for (first, last) in passed {
+                finished.extend(first..=last.min(upper));
+            }
+            reader.passed.trim_below(upper + 1);
+        }
+        finished.sort_unstable();
+        finished.dedup();
+        for id in &finished {
+            reader.owed.remove(id);
+            reader.attempts.remove(id);
+        }
+        finished
+    }
+
+    /// Records the new position of an object after `finished` events, ascending.
+    pub(crate) fn move_object(&mut self, object: ObjectKey, key: ReaderKey, finished: &[EventId]) {
+        let Some(reader) = self.readers.get(key) else { return };
+        let Some(store) = self.store(reader.store) else { return };
+        let offered = store.channel().map_or(0, |c| c.offered);
+        let low = reader.lowest_need().unwrap_or(offered + 1);
+        let mut done: Vec<IdRange> = Vec::new();
+        for &id in finished.iter().filter(|&&id| id >= low) {
+            push_id(&mut done, id);
+        }
+        let on_disk = |id: &EventId| store.log.get(*id).is_some_and(|e| store.keeps_on_disk(e.event.durable));
+        let persistent = self.objects.get(&object).is_some_and(|o| o.settings.persistent);
+        let durable = persistent && finished.iter().any(on_disk);
+        self.record(Record::ObjectMoved { object, low, done }, durable);
+        self.list_need(key);
+    }
+
+    /// An event left the channel by time or capacity before these objects were done with it (RET-6).
+    pub(crate) fn note_skipped(&mut self, store: StoreKey, id: EventId) {
+        let Some(channel) = self.store(store).and_then(|s| s.channel()) else { return };
+        let behind: Vec<ReaderKey> =
+            channel.readers.needs.iter().take_while(|&&(need, _)| need <= id).map(|&(_, key)| key).collect();
+        for key in behind {
+            let Some(reader) = self.readers.get(key) else { continue };
+            let Who::Object(object) = reader.who else { continue };
+            let waits = matches!(reader.position, Position::Behind(at) if at <= id) && !reader.done.contains(id);
+            let owed = matches!(reader.owed.get(&id), Some(Owed::Returned(_))) || reader.passed.contains(id);
+            if (waits && self.reader_matches(key, id)) || owed {
+                let Some(state) = self.objects.get_mut(&object) else { continue };
+                state.skipped_untold += 1;
+                let (total, durable) = (state.skipped + 1, state.settings.persistent);
+                self.record(Record::ObjectSkipped { object, total }, durable);
+            }
+        }
+    }
+
+    /// Forgets a durable subscription or native object, and detaches its consumer.
+    pub(crate) fn delete_object_now(&mut self, key: ObjectKey) {
+        let Some(object) = self.objects.get(&key) else { return };
+        let durable = object.settings.persistent;
+        let name = object.name.clone();
+        if let Some(taker) = self.readers.get(object.reader).and_then(|r| r.taker) {
+            let text = format!("named object '{name}' was deleted");
+            self.throw_out(taker, Refusal::new(Code::Deleted, name, text));
+        }
+        self.record(Record::ObjectDeleted { object: key }, durable);
+    }
+
+    /// The durable subscription of a client, for a null-source attach (AM-7).
+    pub(crate) fn find_subscription(&mut self, conn: ConnId, link: LinkNo, name: &str) {
+        match self.subscription(conn, name) {
+            Ok(key) => {
+                let Some(object) = self.objects.get(&key) else { return };
+                let address = self.store(object.store).map_or_else(String::new, |s| s.name.to_string());
+                let settings = Box::new(object.settings.clone());
+                self.emit(self.latest_step(), Effect::SubscriptionFound { conn, link, address, settings });
+            }
+            Err(refusal) => self.refuse_link(conn, link, refusal),
+        }
+    }
+
+    /// Deletes a durable subscription of a client; refused while it has a consumer (AM-7).
+    pub(crate) fn delete_subscription(&mut self, conn: ConnId, link: LinkNo, name: &str) {
+        let found = self.subscription(conn, name).and_then(|key| match self.consumer_of(key) {
+            Some(taker) => Err(self.in_use(key, taker)),
+            None => Ok(key),
+        });
+        match found {
+            Ok(key) => {
+                self.delete_object_now(key);
+                self.emit(self.step_under_way(), Effect::SubscriptionDeleted { conn, link });
+            }
+            Err(refusal) => self.refuse_link(conn, link, refusal),
+        }
+    }
+
+    fn subscription(&self, conn: ConnId, name: &str) -> Result<ObjectKey, Refusal> {
+        let client = self.conns.get(&conn).map_or_else(String::new, |c| c.client.id.clone());
+        let owner = Owner::Client(client.clone());
+        // A client's names do not depend on a channel.
+        self.find_object(StoreKey(0), &owner, name).ok_or_else(|| {
+            let text = format!("client id '{client}' has no durable subscription named '{name}'");
+            Refusal::new(Code::ObjectNotFound, name, text)
+        })
+    }
+
+    /// The attached consumer of an object.
+    pub(crate) fn consumer_of(&self, key: ObjectKey) -> Option<TakerKey> {
+        self.readers.get(self.objects.get(&key)?.reader)?.taker
+    }
+
+    /// The refusal that names who uses an object (ERR-1).
+    pub(crate) fn in_use(&self, key: ObjectKey, taker: TakerKey) -> Refusal {
+        let name = self.objects.get(&key).map_or_else(String::new, |o| o.name.clone());
+        let holder = self.takers.get(taker).and_then(|t| self.conns.get(&t.conn)).map(|c| &c.client);
+        let by = holder.map_or_else(String::new, |c| format!(" by client '{}' at {}", c.id, c.address));
+        let text = format!("named object '{name}' is in use{by}: it takes one consumer at a time");
+        Refusal::new(Code::ObjectInUse, name, text)
+    }
+
+    /// An object as operators see it.
+    pub(crate) fn object_view(&self, key: ObjectKey, created: bool) -> Option<ObjectView> {
+        let object = self.objects.get(&key)?;
+        let reader = self.readers.get(object.reader)?;
+        let store = self.store(object.store)?;
+        let offered = store.channel()?.offered;
+        let low = reader.lowest_need().unwrap_or(offered + 1);
+        Some(ObjectView {
+            id: object.id(),
+            name: object.name.clone(),
+            owner: object.owner_text(),
+            channel: store.name.to_string(),
+            created,
+            created_by: made_by_text(object.made_by),
+            settings: object.settings.clone(),
+            last_event_id: low.saturating_sub(1),
+            outstanding_events: -1,
+            backlog: self.backlog(object.reader),
+            in_delivery: reader.delivered(),
+            skipped_events: object.skipped,
+            redelivered: object.redelivered,
+            dead_lettered: object.dead_lettered,
+            consumers: reader.taker.and_then(|t| self.consumer_view(t)).into_iter().collect(),
+        })
+    }
+
+    pub(crate) fn consumer_view(&self, key: TakerKey) -> Option<ConsumerView> {
+        let taker = self.takers.get(key)?;
+        let client = &self.conns.get(&taker.conn)?.client;
+        Some(ConsumerView {
+            client_id: client.id.clone(),
+            address: client.address.clone(),
+            window: taker.window(self.settings.max_window),
+        })
+    }
+
+    /// The events that a reader owes, exactly (SH-10): what it holds and what it has not looked at.
+    pub(crate) fn backlog(&self, key: ReaderKey) -> u64 {
+        let Some(reader) = self.readers.get(key) else { return 0 };
+        let held = reader.owed.len() as u64 + reader.passed.len();
+        let Position::Behind(at) = reader.position else { return held };
+        let Some(store) = self.store(reader.store) else { return held };
+        let mut ahead = 0;
+        let mut from = at;
+        while let Some(entry) = store.log.first_from(from) {
+            let id = entry.event.id;
+            let counted = reader.owed.contains_key(&id) || reader.done.contains(id);
+            ahead += u64::from(!counted && self.reader_matches(key, id));
+            from = id + 1;
+        }
+        held + ahead
+    }
+
+    /// Whether an event is one that the reader is to have.
+    pub(crate) fn reader_matches(&self, key: ReaderKey, id: EventId) -> bool {
+        let Some(reader) = self.readers.get(key) else { return false };
+        let Some(entry) = self.store(reader.store).and_then(|s| s.log.get(id)) else { return false };
+        let Some(message) = self.bodies.get(entry.event.body) else { return false };
+        let view = crate::view::View { message, event: &entry.event };
+        reader.filter.as_ref().is_none_or(|filter| filter.matches(&view))
+    }
+}
+
+/// The word for who made a definition.
+pub(crate) const fn made_by_text(made_by: MadeBy) -> &'static str {
+    match made_by {
+        MadeBy::Broker => "broker",
+        MadeBy::Configuration => "configuration",
+        MadeBy::Operator => "operator",
+        MadeBy::FirstUse => "first-use",
+    }
+}

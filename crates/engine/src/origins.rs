@@ -1,0 +1,239 @@
+//! What a store has taken, by origin: the memory that makes delivery once and once only (DUP-4 to DUP-7).
+//!
+//! For each origin store the ids are kept in blocks of 65,536: a run while they are contiguous, a bitmap once
+//! they are not, nothing but a range of block numbers once a block is full. Blocks that are old, far below the
+//! newest id and not full may be forgotten; what can't be judged after that is told apart from what is new.
+
+use crate::ranges::RangeSet;
+use postroad_model::id::{EventId, Origin, StoreUid, WallMs};
+use postroad_model::settings::DedupeSettings;
+use std::collections::BTreeMap;
+
+/// Ids in one block.
+pub const BLOCK: u64 = 65_536;
+const WORDS: usize = 1_024;
+
+/// What the memory says of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Never seen here.
+    New,
+    /// Taken before.
+    Duplicate,
+    /// So old that its block was forgotten (DUP-7).
+    Undecidable,
+}
+
+/// Everything that one store has taken.
+#[derive(Clone, Debug, Default)]
+pub struct Origins {
+    by_store: BTreeMap<StoreUid, Taken>,
+}
+
+impl Origins {
+    /// Judges an arrival.
+    #[must_use]
+    pub fn judge(&self, origin: Origin) -> Verdict {
+        self.by_store.get(&origin.store).map_or(Verdict::New, |taken| taken.judge(origin.event))
+    }
+
+    /// Remembers that `origin` was taken at `at`, and forgets what the window no longer covers (DUP-6).
+    pub fn take(&mut self, origin: Origin, at: WallMs, window: &DedupeSettings) {
+        let taken = self.by_store.entry(origin.store).or_default();
+        taken.insert(origin.event, at);
+        taken.forget(at, window);
+    }
+
+    /// Remembers every id of an origin up to `last`: what a store numbered itself under an earlier identity.
+    pub fn take_all(&mut self, store: StoreUid, last: EventId) {
+        if last > 0 {
+            self.by_store.entry(store).or_default().insert_run(last);
+        }
+    }
+
+    /// The origin stores known, for inspection and digests.
+    pub fn stores(&self) -> impl Iterator<Item = (StoreUid, u64)> + '_ {
+        self.by_store.iter().map(|(uid, taken)| (*uid, taken.count()))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    /// Numbers of blocks in which every id was taken; never forgotten.
+    full: RangeSet,
+    /// Ids below this one were all taken (a store's own numbers under an earlier identity).
+    all_up_to: EventId,
+    blocks: BTreeMap<u64, Block>,
+    newest: EventId,
+    /// Ids at or below this one can't be judged, unless they are in a kept block.
+    forgotten_below: EventId,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    ids: Ids,
+    touched: WallMs,
+}
+
+#[derive(Clone, Debug)]
+enum Ids {
+    /// Contiguous offsets, first and last.
+    Run(u16, u16),
+    Bits(Box<[u64; WORDS]>),
+}
+
+impl Taken {
+    fn judge(&self, id: EventId) -> Verdict {
+        let number = id / BLOCK;
+        if id <= self.all_up_to || self.full.contains(number) {
+            return Verdict::Duplicate;
+        }
+        match self.blocks.get(&number) {
+            Some(block) if block.ids.contains(offset(id)) => Verdict::Duplicate,
+            Some(_) => Verdict::New,
+            None if id <= self.forgotten_below => Verdict::Undecidable,
+            None => Verdict::New,
+        }
+    }
+
+    fn insert(&mut self, id: EventId, at: WallMs) {
+        let number = id / BLOCK;
+        self.newest = self.newest.max(id);
+        if self.full.contains(number) {
+            return;
+        }
+        let at_offset = offset(id);
+        match self.blocks.get_mut(&number) {
+            Some(block) => {
+                block.ids.insert(at_offset);
+                block.touched = block.touched.max(at);
+                if block.ids.is_full() {
+                    self.blocks.remove(&number);
+                    self.full.insert(number, number);
+                }
+            }
+            None => {
+                self.blocks.insert(number, Block { ids: Ids::Run(at_offset, at_offset), touched: at });
+            }
+        }
+    }
+
+    fn insert_run(&mut self, last: EventId) {
+        self.all_up_to = self.all_up_to.max(last);
+        self.newest = self.newest.max(last);
+    }
+
+    fn forget(&mut self, now: WallMs, window: &DedupeSettings) {
+        while let Some((&number, block)) = self.blocks.first_key_value() {
+            let last = number.saturating_mul(BLOCK) + (BLOCK - 1);
+            let far = self.newest.saturating_sub(last) > window.min_ids;
+            let old = now.saturating_sub(block.touched) > window.min_age;
+            if !(far && old) {
+                return;
+            }
+            self.blocks.remove(&number);
+            self.forgotten_below = self.forgotten_below.max(last);
+        }
+    }
+
+    fn count(&self) -> u64 {
+        let single: u64 = self.blocks.values().map(|b| b.ids.count()).sum();
+        self.full.len() * BLOCK + single + self.all_up_to
+    }
+}
+
+impl Ids {
+    fn contains(&self, at: u16) -> bool {
+        match self {
+            Self::Run(first, last) => (*first..=*last).contains(&at),
+            Self::Bits(words) => words[usize::from(at) / 64] >> (at % 64) & 1 == 1,
+        }
+    }
+
+    fn insert(&mut self, at: u16) {
+        match self {
+            Self::Run(first, last) if (*first..=*last).contains(&at) => {}
+            Self::Run(_, last) if last.checked_add(1) == Some(at) => *last = at,
+            Self::Run(first, _) if at.checked_add(1) == Some(*first) => *first = at,
+            Self::Run(first, last) => {
+                let mut words = Box::new([0u64; WORDS]);
+                for bit in *first..=*last {
+                    words[usize::from(bit) / 64] |= 1 << (bit % 64);
+                }
+                words[usize::from(at) / 64] |= 1 << (at % 64);
+                *self = Self::Bits(words);
+            }
+            Self::Bits(words) => words[usize::from(at) / 64] |= 1 << (at % 64),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        match self {
+            Self::Run(first, last) => *first == 0 && *last == u16::MAX,
+            Self::Bits(words) => words.iter().all(|&word| word == u64::MAX),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        match self {
+            Self::Run(first, last) => u64::from(*last - *first) + 1,
+            Self::Bits(words) => words.iter().map(|word| u64::from(word.count_ones())).sum(),
+        }
+    }
+}
+
+/// The place of an id within its block.
+fn offset(id: EventId) -> u16 {
+    u16::try_from(id % BLOCK).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const UID: StoreUid = StoreUid([1; 16]);
+
+    fn at(event: EventId) -> Origin {
+        Origin { store: UID, event }
+    }
+
+    #[test]
+    fn an_unfiltered_flow_is_one_range() {
+        let mut origins = Origins::default();
+        for id in 1..=3 * BLOCK {
+            origins.take(at(id), 0, &DedupeSettings::default());
+        }
+        let taken = &origins.by_store[&UID];
+        assert_eq!(taken.blocks.len(), 2, "the first block lacks id 0, the last has one id");
+        assert_eq!(taken.full.iter().collect::<Vec<_>>(), [(1, 2)]);
+    }
+
+    #[test]
+    fn what_was_forgotten_is_told_apart_from_what_is_new() {
+        let window = DedupeSettings { min_ids: BLOCK, min_age: 100, ..DedupeSettings::default() };
+        let mut origins = Origins::default();
+        origins.take(at(5), 0, &window);
+        origins.take(at(3 * BLOCK), 50, &window);
+        assert_eq!(origins.judge(at(6)), Verdict::New, "the block is not old enough");
+        origins.take(at(3 * BLOCK + 1), 200, &window);
+        assert_eq!(origins.judge(at(5)), Verdict::Undecidable);
+        assert_eq!(origins.judge(at(2 * BLOCK)), Verdict::New);
+        assert_eq!(origins.judge(at(3 * BLOCK)), Verdict::Duplicate);
+        postroad_testkit::proves("DUP-6");
+    }
+
+    proptest! {
+        #[test]
+        fn remembers_exactly_what_was_taken(ids in prop::collection::vec(0u64..200_000, 1..300)) {
+            let (mut origins, mut model) = (Origins::default(), BTreeSet::new());
+            for id in ids {
+                let expected = if model.contains(&id) { Verdict::Duplicate } else { Verdict::New };
+                prop_assert_eq!(origins.judge(at(id)), expected);
+                origins.take(at(id), 0, &DedupeSettings::default());
+                model.insert(id);
+            }
+        }
+    }
+}

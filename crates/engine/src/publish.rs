@@ -1,0 +1,406 @@
+//! Publishing: a client's message becomes an event of one store, or is refused (DUP-2, FWD-1, 5.1).
+
+use crate::command::{ConnId, LinkNo, ProducerKey, ProducerTarget};
+use crate::effect::{Effect, Publication, Resolved, Step};
+use crate::engine::{Engine, Task};
+use crate::resolve::Intent;
+use crate::store::Store;
+use postroad_model::address::{Address, Options};
+use postroad_model::id::{BodyId, EventId, StoreKey, WallMs};
+use postroad_model::message::Incoming;
+use postroad_model::refusal::{Code, Refusal};
+use postroad_model::settings::{PublisherDedupe, StoreType};
+use postroad_record::{Extra, Place, Record, Removal, StoredEvent};
+use std::sync::Arc;
+
+/// Deliveries that a producer may have unanswered: its link credit.
+const PRODUCER_WINDOW: u64 = 2_048;
+/// Ids that one durable reservation covers (DESIGN 7.4).
+const RESERVED_IDS: u64 = 65_536;
+
+/// An attached producer.
+#[derive(Debug)]
+pub struct Producer {
+    key: ProducerKey,
+    conn: ConnId,
+    link: LinkNo,
+    /// The store; `None` for an anonymous producer.
+    store: Option<StoreKey>,
+    /// Header overrides of its address (ADR-8).
+    options: Options,
+    received: u64,
+    granted: u64,
+}
+
+/// What an event is, besides its message and its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) durable: bool,
+    pub(crate) priority: u8,
+    pub(crate) expires: WallMs,
+}
+
+impl Engine {
+    pub(crate) fn open_producer(&mut self, conn: ConnId, link: LinkNo, target: ProducerTarget) {
+        let (store, options) = match self.producer_store(conn, &target) {
+            Ok(found) => found,
+            Err(refusal) => return self.refuse_link(conn, link, refusal),
+        };
+        let granted = PRODUCER_WINDOW;
+        let producer = self.producers.insert(|key| Producer { key, conn, link, store, options, received: 0, granted });
+        let Some(state) = self.conns.get_mut(&conn) else {
+            self.producers.remove(producer);
+            return;
+        };
+        state.producers.insert(producer);
+        let resolved = store.map(|store| self.resolved(store));
+        // A store that was made for it must be on disk before the client learns of it.
+        let after = self.step_under_way();
+        let credit = granted;
+        self.emit(after, Effect::ProducerOpened { conn, link, producer, resolved, credit });
+    }
+
+    fn producer_store(
+        &mut self,
+        conn: ConnId,
+        target: &ProducerTarget,
+    ) -> Result<(Option<StoreKey>, Options), Refusal> {
+        match target {
+            ProducerTarget::PerMessage => Ok((None, Options::default())),
+            ProducerTarget::Temporary => Ok((self.create_temporary(conn), Options::default())),
+            ProducerTarget::Address(address) if address.object.is_some() => {
+                let text = format!("'{address}' is a named object: publish to its channel");
+                Err(Refusal::new(Code::ObjectNotAllowedHere, address.name.clone(), text))
+            }
+            ProducerTarget::Address(address) => {
+                Ok((Some(self.resolve(address, Intent::Put)?), address.options.clone()))
+            }
+        }
+    }
+
+    /// What a link is told of the store it is attached to.
+    pub(crate) fn resolved(&self, store: StoreKey) -> Resolved {
+        let max_message_size = self.store(store).map_or(0, |s| self.size_limit(s));
+        let is_queue = self.store(store).is_some_and(Store::is_queue);
+        Resolved { address: self.address_of(store), is_queue, max_message_size }
+    }
+
+    pub(crate) fn close_producer(&mut self, key: ProducerKey) {
+        if let Some(producer) = self.close_producer_quietly(key) {
+            self.emit(Step(0), Effect::LinkClosed { conn: producer.conn, link: producer.link });
+        }
+    }
+
+    /// Forgets a producer.
+    pub(crate) fn close_producer_quietly(&mut self, key: ProducerKey) -> Option<Producer> {
+        let producer = self.producers.remove(key)?;
+        if let Some(conn) = self.conns.get_mut(&producer.conn) {
+            conn.producers.remove(&key);
+        }
+        Some(producer)
+    }
+
+    /// The producers attached to a store, with their links.
+    pub(crate) fn producers_of(&self, store: StoreKey) -> Vec<(ProducerKey, ConnId, LinkNo)> {
+        let of_store = |p: &&Producer| p.store == Some(store);
+        self.producers.iter().filter(of_store).map(|p| (p.key, p.conn, p.link)).collect()
+    }
+
+    /// Takes a message from a producer.
+    pub(crate) fn publish(&mut self, key: ProducerKey, tag: u64, message: Incoming, settled: bool) {
+        let Some(producer) = self.producers.get_mut(key) else { return };
+        producer.received += 1;
+        let (conn, link) = (producer.conn, producer.link);
+        let (store, options) = (producer.store, producer.options.clone());
+        let outcome = self.publish_to(conn, store, options, message);
+        // The outcome waits for what it promises; a refusal for nothing.
+        let after = outcome.as_ref().map_or(Step(0), |promised| self.step_under_way().max(*promised));
+        match outcome {
+            Ok(_) if settled => {}
+            Ok(_) => self.emit(after, Effect::Published { conn, link, tag, outcome: Publication::Accepted }),
+            // The sender has no answer to look at: only the link's end can tell it (README U-13).
+            Err(refusal) if settled => self.emit(Step(0), Effect::DetachLink { conn, link, refusal }),
+            Err(refusal) => {
+                let outcome = Publication::Refused(Arc::new(refusal));
+                self.emit(Step(0), Effect::Published { conn, link, tag, outcome });
+            }
+        }
+        self.replenish(key, after);
+    }
+
+    /// Gives a producer credit again, once what it sent is safe: that is the back-pressure.
+    pub(crate) fn replenish(&mut self, key: ProducerKey, after: Step) {
+        let store = self.producers.get(key).and_then(|producer| producer.store);
+        if store.is_some_and(|store| self.is_backpressured(store)) {
+            return;
+        }
+        let Some(producer) = self.producers.get_mut(key) else { return };
+        let limit = producer.received + PRODUCER_WINDOW;
+        if limit - producer.granted < PRODUCER_WINDOW / 2 {
+            return;
+        }
+        producer.granted = limit;
+        let effect = Effect::ProducerCredit { conn: producer.conn, link: producer.link, limit };
+        self.emit(after, effect);
+    }
+
+    /// Publishes, and says for which earlier step the answer must wait besides the one under way.
+    fn publish_to(
+        &mut self,
+        conn: ConnId,
+        store: Option<StoreKey>,
+        options: Options,
+        message: Incoming,
+    ) -> Result<Step, Refusal> {
+        let (key, options) = match store {
+            Some(key) => (key, options),
+            None => {
+                let address = relay_address(&message)?;
+                (self.resolve(&address, Intent::Put)?, address.options)
+            }
+        };
+        let outcome = self.publish_into(conn, key, &options, message);
+        if outcome.is_err() {
+            self.count(key, |c| c.refused_total += 1);
+        }
+        outcome
+    }
+
+    fn publish_into(
+        &mut self,
+        conn: ConnId,
+        key: StoreKey,
+        options: &Options,
+        message: Incoming,
+    ) -> Result<Step, Refusal> {
+        let Some(store) = self.store(key) else {
+            let text = "the queue or channel was deleted: attach again";
+            return Err(Refusal::new(Code::Deleted, String::new(), text));
+        };
+        self.check_size(store, message.message.len() as u64)?;
+        let facts = self.facts(store, options, &message);
+        if let Some(first) = self.repeats(store, &message) {
+            return Ok(self.take_repeated(key, first, &facts, message));
+        }
+        self.make_room(key)?;
+        let Some(store) = self.store(key) else { return Ok(Step(0)) };
+        if !self.is_needed(store) {
+            // Nobody waits for it (RET-2): accepted, not stored.
+            return Ok(Step(0));
+        }
+        let extra = self.publish_extra(conn, store, &message);
+        self.prove_identity(key);
+        let body = self.bodies.next_id();
+        self.bodies.insert(body, message.message, false);
+        self.store_event(key, body, facts, extra);
+        Ok(Step(0))
+    }
+
+    fn facts(&self, store: &Store, options: &Options, message: &Incoming) -> Facts {
+        let ttl = options.expiry_ms.or(message.ttl_ms.map(u64::from));
+        let by_ttl = ttl.filter(|&ms| ms > 0).map(|ms| self.now.wall.saturating_add(ms));
+        let by_sender = [by_ttl, message.absolute_expiry.filter(|&at| at > 0)].into_iter().flatten().min();
+        let by_default = store
+            .queue()
+            .map(|q| q.settings.expiry_default)
+            .filter(|&ms| ms > 0)
+            .map(|ms| self.now.wall.saturating_add(ms));
+        Facts {
+            durable: options.durable.unwrap_or(message.durable),
+            priority: options.priority.unwrap_or(message.priority).min(9),
+            expires: by_sender.or(by_default).unwrap_or(0),
+        }
+    }
+
+    /// The event that this message repeats, if the store recognises repeated message-ids (DUP-11).
+    fn repeats(&self, store: &Store, message: &Incoming) -> Option<EventId> {
+        if store.publisher_dedupe() != PublisherDedupe::MessageId {
+            return None;
+        }
+        let id = message.message_id.as_deref()?;
+        store.message_ids.find(id, self.now.wall, store.publisher_dedupe_window())
+    }
+
+    /// A repeated publish is accepted and not stored; the store's archives record it (ARC-3, ARC-5). The answer must
+    /// not overtake the first one, which may still be on its way to the disk.
+    fn take_repeated(&mut self, key: StoreKey, first: EventId, facts: &Facts, message: Incoming) -> Step {
+        self.count(key, |c| c.deduplicated_total += 1);
+        if self.has_archive(key) {
+            let body = self.bodies.next_id();
+            self.bodies.insert(body, message.message, false);
+            let event = self.event(first, body, facts, None);
+            self.record_arrival(key, event, true);
+        }
+        self.store(key).map_or(Step(0), |store| store.last_after)
+    }
+
+    /// What only some publishes carry.
+    fn publish_extra(&self, conn: ConnId, store: &Store, message: &Incoming) -> Option<Box<Extra>> {
+        let dedupes = store.publisher_dedupe() == PublisherDedupe::MessageId;
+        let message_id = message.message_id.clone().filter(|_| dedupes);
+        let publisher = self.wants_publisher(store).then(|| self.conns.get(&conn)).flatten();
+        let extra =
+            Extra { message_id, publisher: publisher.map(|c| c.client.id.clone()), ..Extra::default() };
+        (!extra.is_empty()).then(|| Box::new(extra))
+    }
+
+    /// Whether a reader of the store leaves out what its own client published (AM-10).
+    fn wants_publisher(&self, store: &Store) -> bool {
+        store.channel().is_some_and(|channel| {
+            channel.readers.all.iter().any(|&r| self.readers.get(r).is_some_and(|r| r.no_local.is_some()))
+        })
+    }
+
+    /// Whether anybody can ever want an event of this store.
+    pub(crate) fn is_needed(&self, store: &Store) -> bool {
+        store.channel().is_none_or(|channel| {
+            !channel.keeps_by_interest() || !channel.readers.all.is_empty() || !store.joins_out.is_empty()
+        })
+    }
+
+    /// Stores an event under the next id, and wakes whoever reads the store. The message must be among the bodies.
+    pub(crate) fn store_event(
+        &mut self,
+        key: StoreKey,
+        body: BodyId,
+        facts: Facts,
+        extra: Option<Box<Extra>>,
+    ) -> EventId {
+        let Some(store) = self.store(key) else { return 0 };
+        let id = store.next_id;
+        let durable = store.keeps_on_disk(facts.durable);
+        let numbered_in_memory = !durable && store.owner.is_none() && id >= store.reserved_below;
+        if numbered_in_memory && store.store_type() != StoreType::Transient {
+            self.record(Record::IdsReserved { store: key, below: id + RESERVED_IDS }, true);
+            let step = self.step_under_way();
+            if let Some(store) = self.store_mut(key) {
+                store.last_after = store.last_after.max(step);
+            }
+        }
+        if durable {
+            self.write_body(body);
+            self.mark_ahead(key, id);
+        }
+        let event = self.event(id, body, &facts, extra);
+        let leaves = self.store(key).map_or(0, |store| store.leaves_at(&event));
+        let arrival = self.has_archive(key).then(|| event.clone());
+        let replaced = self.replaced_by(key, &event);
+        self.record(Record::Stored { store: key, event }, durable);
+        if let Some(event) = arrival {
+            self.record_arrival(key, event, false);
+        }
+        if !replaced.is_empty() {
+            let ids = replaced.into_iter().map(|id| (id, id)).collect();
+            self.record(Record::Removed { store: key, ids, why: Removal::Replaced }, durable);
+        }
+        if leaves != 0 {
+            self.wake_at_wall(leaves, Task::Expire(key));
+        }
+        let is_queue = self.store(key).is_some_and(Store::is_queue);
+        self.schedule(if is_queue { Task::Dispatch(key) } else { Task::FanOut(key) });
+        id
+    }
+
+    /// The event that a message becomes.
+    pub(crate) fn event(
+        &self,
+        id: EventId,
+        body: BodyId,
+        facts: &Facts,
+        extra: Option<Box<Extra>>,
+    ) -> StoredEvent {
+        StoredEvent {
+            id,
+            body,
+            arrived: self.now.wall,
+            expires: facts.expires,
+            priority: facts.priority,
+            durable: facts.durable,
+            extra,
+        }
+    }
+
+    /// Writes the bytes of a message into the step under way, once.
+    pub(crate) fn write_body(&mut self, body: BodyId) {
+        if self.bodies.on_disk(body) {
+            return;
+        }
+        let Some(message) = self.bodies.get(body) else { return };
+        let record =
+            Record::Body { id: body, annotations: message.annotations_len(), bytes: message.bytes().clone() };
+        self.encode_only(&record);
+        self.bodies.mark_on_disk(body);
+    }
+
+    /// Moves the sent mark of a queue ahead in a step that is synced anyway (DESIGN 7.4).
+    fn mark_ahead(&mut self, key: StoreKey, id: EventId) {
+        let Some(store) = self.store(key) else { return };
+        if id <= store.sent_up_to {
+            return;
+        }
+        let Some(queue) = store.queue() else { return };
+        let max = self.settings.max_window;
+        let windows = queue.takers().filter_map(|t| self.takers.get(t)).map(|t| t.window(max));
+        if let Some(ahead) = windows.max().filter(|&window| window > 0) {
+            let up_to = id + ahead.min(1_024) - 1;
+            self.record(Record::Sent { place: Place::Store(key), up_to }, true);
+        }
+    }
+
+    /// The events that a new one replaces by its publish keys (5.1).
+    fn replaced_by(&self, key: StoreKey, event: &StoredEvent) -> Vec<EventId> {
+        let Some(store) = self.store(key) else { return Vec::new() };
+        let Some(channel) = store.channel() else { return Vec::new() };
+        let mut replaced = Vec::new();
+        for (at, value) in self.publish_key_values(key, event) {
+            let depth = channel.settings.publish_keys.get(at).map_or(1, |k| k.depth.max(1) as usize);
+            if let Some(holders) = store.keyed.get(&(at, value)) {
+                let over = (holders.len() + 1).saturating_sub(depth);
+                replaced.extend(holders.iter().take(over).copied());
+            }
+        }
+        replaced.sort_unstable();
+        replaced.dedup();
+        replaced
+    }
+
+    /// Gives the store a new identity where the last start does not prove the old one (DUP-3).
+    pub(crate) fn prove_identity(&mut self, key: StoreKey) {
+        if self.store(key).is_some_and(|store| !store.identity_proved) {
+            let uid = self.new_uid();
+            self.record(Record::StoreUidRenewed { store: key, uid }, true);
+        }
+    }
+
+    /// The largest message that a store takes, in bytes.
+    pub(crate) fn size_limit(&self, store: &Store) -> u64 {
+        match store.max_message_size() {
+            0 => self.settings.max_message_size,
+            own => own.min(self.settings.max_message_size),
+        }
+    }
+
+    /// Refuses a message above the limit.
+    pub(crate) fn check_size(&self, store: &Store, size: u64) -> Result<(), Refusal> {
+        let limit = self.size_limit(store);
+        if size <= limit {
+            return Ok(());
+        }
+        let text = format!("the message has {size} bytes, '{}' takes at most {limit}", store.name);
+        Err(Refusal::new(Code::MsgTooBig, store.name.to_string(), text))
+    }
+}
+
+/// The address that a message of an anonymous producer names.
+fn relay_address(message: &Incoming) -> Result<Address, Refusal> {
+    let Some(to) = message.to.as_deref() else {
+        let text = "an anonymous producer must name an address in the message's 'to' property";
+        return Err(Refusal::new(Code::BadAddress, String::new(), text));
+    };
+    let address = Address::parse(to, message.to_kind)?;
+    if address.object.is_some() {
+        let text = format!("'{address}' is a named object: publish to its channel");
+        return Err(Refusal::new(Code::ObjectNotAllowedHere, address.name, text));
+    }
+    Ok(address)
+}

@@ -1,0 +1,496 @@
+//! Queues: consumers compete, each message goes to one of them (named-objects 3.12, SH-3).
+
+use crate::command::{Settlement, TakerKey};
+use crate::effect::{Delivery, Effect};
+use crate::engine::{Engine, Task};
+use crate::log::Hold;
+use crate::ranges::push_id;
+use crate::ready::{PRIORITIES, Ready};
+use crate::view::View;
+use postroad_model::id::{EventId, ObjectKey, StoreKey};
+use postroad_model::refusal::Code;
+use postroad_model::settings::QueueSettings;
+use postroad_record::{IdRange, Place, Record, Removal};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Deliveries that one task of dispatch makes at most before others have a turn (DESIGN 7.5).
+const DELIVERIES_PER_TASK: usize = 256;
+/// Messages that one task of dispatch tries against selectors at most.
+const TRIES_PER_TASK: usize = 2_000;
+
+/// What a queue has besides its events.
+#[derive(Debug)]
+pub struct Queue {
+    /// Its settings.
+    pub settings: QueueSettings,
+    /// What may be delivered.
+    pub ready: Ready,
+    /// Messages that wait for a redelivery delay, by monotonic due time in milliseconds.
+    pub delayed: BTreeSet<(u64, EventId)>,
+    /// Messages with consumers.
+    pub delivered: u64,
+    /// Messages that could not be dead-lettered.
+    pub blocked: BTreeSet<EventId>,
+    /// Consumers by priority, highest first, each level a ring in attach order.
+    rings: BTreeMap<Reverse<i32>, Ring>,
+}
+
+/// Consumers of equal priority, served in turn.
+#[derive(Debug, Default)]
+struct Ring {
+    takers: Vec<TakerKey>,
+    /// Where the next turn begins.
+    next: usize,
+}
+
+impl Queue {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(settings: QueueSettings) -> Self {
+        Self {
+            settings,
+            ready: Ready::default(),
+            delayed: BTreeSet::new(),
+            delivered: 0,
+            blocked: BTreeSet::new(),
+            rings: BTreeMap::new(),
+        }
+    }
+
+    /// The priority level at which a message waits here (QU-7).
+    #[must_use]
+    pub fn level(&self, priority: u8) -> u8 {
+        priority.min(self.settings.max_priority.min(9))
+    }
+
+    /// Adds a consumer behind those of its priority.
+    pub fn attach(&mut self, taker: TakerKey, priority: i32) {
+        self.rings.entry(Reverse(priority)).or_default().takers.push(taker);
+    }
+
+    /// Removes a consumer.
+    pub fn detach(&mut self, taker: TakerKey, priority: i32) {
+        let Some(ring) = self.rings.get_mut(&Reverse(priority)) else { return };
+        if let Some(at) = ring.takers.iter().position(|&t| t == taker) {
+            ring.takers.remove(at);
+            if ring.next > at {
+                ring.next -= 1;
+            }
+        }
+        if ring.takers.is_empty() {
+            self.rings.remove(&Reverse(priority));
+        }
+    }
+
+    /// The consumers, highest priority first.
+    pub fn takers(&self) -> impl Iterator<Item = TakerKey> + '_ {
+        self.rings.values().flat_map(|ring| ring.takers.iter().copied())
+    }
+}
+
+/// Whose delivery it is, which decides where its attempts and its sent mark are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum From {
+    /// A queue's: its attempts stand at the message.
+    Queue,
+    /// A named object's.
+    Object {
+        /// Which object.
+        object: ObjectKey,
+        /// Earlier failed attempts.
+        failed: u32,
+    },
+    /// A volatile subscription's: what it had is forgotten with the broker, so it needs no mark.
+    Volatile {
+        /// Earlier failed attempts.
+        failed: u32,
+    },
+}
+
+impl From {
+    /// Where the sent mark is kept.
+    const fn place(self, store: StoreKey) -> Option<Place> {
+        match self {
+            Self::Queue => Some(Place::Store(store)),
+            Self::Object { object, .. } => Some(Place::Object(object)),
+            Self::Volatile { .. } => None,
+        }
+    }
+}
+
+/// The choice of the next delivery.
+struct Choice {
+    taker: TakerKey,
+    event: EventId,
+    level: u8,
+    ring: Reverse<i32>,
+    /// Place of the taker in its ring.
+    place: usize,
+}
+
+impl Engine {
+    /// Delivers what can be delivered from a queue; whether there is more to do.
+    pub(crate) fn dispatch_queue(&mut self, key: StoreKey) -> bool {
+        let mut tries = TRIES_PER_TASK;
+        for _ in 0..DELIVERIES_PER_TASK {
+            match self.choose(key, &mut tries) {
+                // Its timer may not have had its turn yet: an expired message is never delivered (QU-6).
+                Some(choice) if self.is_expired(key, choice.event) => self.expire_one(key, choice.event),
+                Some(choice) => self.deliver_from_queue(key, &choice),
+                None if tries == 0 => return true,
+                None => {
+                    self.finish_drains(key);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Finds the next message and its consumer (SH-3): the best message first, its consumer in turn.
+    fn choose(&mut self, key: StoreKey, tries: &mut usize) -> Option<Choice> {
+        let queue = self.store(key)?.queue()?;
+        let first = queue.ready.first()?;
+        let exclusive = queue.settings.exclusive;
+        let rings: Vec<Reverse<i32>> = queue.rings.keys().copied().collect();
+        for ring_key in rings {
+            let ring = self.store(key)?.queue()?.rings.get(&ring_key)?;
+            let (count, start) = (ring.takers.len(), ring.next);
+            let mut best: Option<Choice> = None;
+            for step in 0..count {
+                let place = if exclusive { 0 } else { (start + step) % count };
+                let taker = self.store(key)?.queue()?.rings.get(&ring_key)?.takers[place];
+                let max_window = self.settings.max_window;
+                let Some(state) = self.takers.get(taker) else { continue };
+                if state.window(max_window) == 0 {
+                    if exclusive {
+                        return None;
+                    }
+                    continue;
+                }
+                let selective = state.is_selective();
+                let found = if selective { self.candidate(key, taker, tries) } else { Some(first) };
+                if let Some((level, event)) = found {
+                    let better = |b: &Choice| (Reverse(level), event) < (Reverse(b.level), b.event);
+                    if best.as_ref().is_none_or(better) {
+                        best = Some(Choice { taker, event, level, ring: ring_key, place });
+                    }
+                }
+                // Nobody further on can get a better message than the first one.
+                if exclusive || !selective || *tries == 0 {
+                    break;
+                }
+            }
+            if best.is_some() || *tries == 0 || exclusive {
+                return best;
+            }
+        }
+        None
+    }
+
+    /// The next message that a selective consumer would take.
+    fn candidate(&mut self, key: StoreKey, taker: TakerKey, tries: &mut usize) -> Option<(u8, EventId)> {
+        let mut scanned = self.takers.get(taker)?.scanned;
+        let found = loop {
+            let store = self.store(key)?;
+            let Some((level, id)) = store.queue()?.ready.after(scanned) else { break None };
+            if *tries == 0 {
+                break None;
+            }
+            *tries -= 1;
+            if self.taker_wants(taker, key, id) {
+                break Some((level, id));
+            }
+            scanned[usize::from(level)] = id;
+        };
+        if let Some(state) = self.takers.get_mut(taker) {
+            state.scanned = scanned;
+        }
+        found
+    }
+
+    /// Whether a consumer's own filter and its refusals let an event through.
+    pub(crate) fn taker_wants(&self, taker: TakerKey, store: StoreKey, id: EventId) -> bool {
+        let Some(state) = self.takers.get(taker) else { return false };
+        if state.refused.contains(&id) {
+            return false;
+        }
+        let Some(filter) = &state.filter else { return true };
+        let Some(entry) = self.store(store).and_then(|s| s.log.get(id)) else { return false };
+        let Some(message) = self.bodies.get(entry.event.body) else { return false };
+        filter.matches(&View { message, event: &entry.event })
+    }
+
+    fn deliver_from_queue(&mut self, key: StoreKey, choice: &Choice) {
+        let id = choice.event;
+        let Some(store) = self.store_mut(key) else { return };
+        let Some(queue) = store.queue_mut() else { return };
+        queue.ready.remove(choice.level, id);
+        if let Some(ring) = queue.rings.get_mut(&choice.ring)
+            && !queue.settings.exclusive
+        {
+            ring.next = (choice.place + 1) % ring.takers.len();
+        }
+        queue.delivered += 1;
+        if let Some(entry) = store.log.get_mut(id) {
+            entry.hold = Hold::Delivered;
+        }
+        let Some(taker) = self.takers.get_mut(choice.taker) else { return };
+        let tag = taker.note_sent(id);
+        let presettled = taker.presettled;
+        self.send_from_store(choice.taker, key, id, tag, From::Queue);
+        if presettled {
+            self.finish_in_queue(key, &[id], Removal::Consumed);
+        }
+    }
+
+    /// Emits the delivery of an event to a consumer.
+    pub(crate) fn send_from_store(&mut self, taker: TakerKey, key: StoreKey, id: EventId, tag: u64, from: From) {
+        if let Some(place) = from.place(key) {
+            let ahead = self.takers.get(taker).map_or(0, |t| t.window(self.settings.max_window)).min(1_024);
+            self.mark_sent(place, key, id, ahead);
+        }
+        let under_way = self.step_under_way();
+        let now = self.now.wall;
+        let Some(state) = self.takers.get(taker) else { return };
+        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        let Some(entry) = store.log.get(id) else { return };
+        let Some(message) = self.bodies.get(entry.event.body) else { return };
+        let (failed, sent_before) = match from {
+            From::Queue => (entry.failed, store.sent_before_start),
+            From::Object { failed, object } => {
+                (failed, self.objects.get(&object).map_or(0, |o| o.sent_before_start))
+            }
+            From::Volatile { failed } => (failed, 0),
+        };
+        let maybe_sent = id <= sent_before && store.keeps_on_disk(entry.event.durable);
+        let leaves = store.leaves_at(&entry.event);
+        let delivery = Delivery {
+            conn: state.conn,
+            link: state.link,
+            tag,
+            message: message.clone(),
+            durable: entry.event.durable,
+            priority: entry.event.priority,
+            ttl_ms: (leaves != 0).then(|| u32::try_from(leaves.saturating_sub(now)).unwrap_or(u32::MAX)),
+            delivery_count: failed.max(u32::from(maybe_sent)),
+            settled: state.presettled,
+            annotations: self.annotations(store, &entry.event, from),
+        };
+        let after = entry.after.max(under_way).max(state.after);
+        if let Some(state) = self.takers.get_mut(taker) {
+            state.after = after;
+        }
+        let again = delivery.delivery_count > 0;
+        self.count(key, |c| {
+            c.delivered_total += 1;
+            c.redelivered_total += u64::from(again);
+        });
+        self.emit(after, Effect::Deliver(Box::new(delivery)));
+    }
+
+    /// Marks durably that deliveries up to `id`, and some ahead, may have been sent (AK-10).
+    pub(crate) fn mark_sent(&mut self, place: Place, key: StoreKey, id: EventId, ahead: u64) {
+        let Some(store) = self.store(key) else { return };
+        let durable = store.log.get(id).is_some_and(|e| store.keeps_on_disk(e.event.durable));
+        let marked = match place {
+            Place::Store(_) => store.sent_up_to,
+            Place::Object(object) => match self.objects.get(&object) {
+                Some(object) if object.settings.persistent => object.sent_up_to,
+                _ => return,
+            },
+        };
+        if durable && id > marked {
+            self.record(Record::Sent { place, up_to: id + ahead }, true);
+        }
+    }
+
+    /// Removes finished messages of a queue and lets waiting joins and drained publishers go on.
+    pub(crate) fn finish_in_queue(&mut self, key: StoreKey, ids: &[EventId], why: Removal) {
+        let mut on_disk: Vec<IdRange> = Vec::new();
+        let mut in_memory: Vec<IdRange> = Vec::new();
+        {
+            let Some(store) = self.store(key) else { return };
+            for &id in ids {
+                let Some(entry) = store.log.get(id) else { continue };
+                let list =
+                    if store.keeps_on_disk(entry.event.durable) { &mut on_disk } else { &mut in_memory };
+                push_id(list, id);
+            }
+        }
+        for (ids, durable) in [(on_disk, true), (in_memory, false)] {
+            if !ids.is_empty() {
+                self.record(Record::Removed { store: key, ids, why }, durable);
+            }
+        }
+        self.room_in(key);
+    }
+
+    /// The outcomes of a range of a queue consumer's deliveries.
+    pub(crate) fn settle_in_queue(
+        &mut self,
+        key: StoreKey,
+        taker: TakerKey,
+        closed: &[(u64, EventId)],
+        outcome: &Settlement,
+    ) {
+        match outcome {
+            Settlement::Accepted => {
+                let mut ids: Vec<EventId> = closed.iter().map(|&(_, id)| id).collect();
+                ids.sort_unstable();
+                self.count(key, |c| c.acked_total += closed.len() as u64);
+                self.finish_in_queue(key, &ids, Removal::Consumed);
+            }
+            Settlement::Released => {
+                for &(_, id) in closed {
+                    self.return_to_queue(key, id, None);
+                }
+            }
+            Settlement::Modified { failed, undeliverable_here } => {
+                for &(_, id) in closed {
+                    if *undeliverable_here {
+                        self.refuse_here(key, taker, id);
+                    }
+                    self.return_to_queue(key, id, failed.then_some(true));
+                }
+            }
+            Settlement::Rejected { reason } => {
+                for &(_, id) in closed {
+                    let text = reason.clone().unwrap_or_else(|| "the consumer rejected the message".into());
+                    self.dead_letter_from_queue(key, id, Code::Rejected, &text);
+                }
+            }
+        }
+        self.schedule(Task::Dispatch(key));
+    }
+
+    /// The message is not to be offered to this consumer again; once all have refused it, it is a dead letter (AK-3).
+    fn refuse_here(&mut self, key: StoreKey, taker: TakerKey, id: EventId) {
+        if let Some(state) = self.takers.get_mut(taker) {
+            state.refused.insert(id);
+        }
+        let Some(queue) = self.store(key).and_then(|s| s.queue()) else { return };
+        let all = queue.takers().all(|t| self.takers.get(t).is_some_and(|t| t.refused.contains(&id)));
+        if all {
+            let text = "every attached consumer refused the message";
+            self.dead_letter_from_queue(key, id, Code::RefusedByAll, text);
+        }
+    }
+
+    /// A message comes back to its place in the queue. `failed` says that an attempt failed, and whether it
+    /// counts toward the limit (AK-5).
+    pub(crate) fn return_to_queue(&mut self, key: StoreKey, id: EventId, failed: Option<bool>) {
+        let Some(store) = self.store(key) else { return };
+        let Some(entry) = store.log.get(id) else { return };
+        if entry.hold != Hold::Delivered {
+            return;
+        }
+        let (mut delay, mut over) = (0, false);
+        if let Some(counts) = failed {
+            let durable = store.keeps_on_disk(entry.event.durable);
+            let (failed, counted) = (entry.failed.saturating_add(1), entry.counted + u32::from(counts));
+            let Some(queue) = store.queue() else { return };
+            let limit = queue.settings.redelivery.max_delivery_attempts;
+            over = u32::try_from(limit).is_ok_and(|limit| counted >= limit);
+            delay = queue.settings.redelivery.delay_ms(failed);
+            let place = Place::Store(key);
+            self.record(Record::Attempted { place, event: id, failed, counted }, durable);
+        }
+        if over {
+            let text = "the message failed as often as max_delivery_attempts allows";
+            self.dead_letter_from_queue(key, id, Code::MaxAttempts, text);
+            return;
+        }
+        self.make_ready(key, id, delay);
+    }
+
+    /// Makes a delivered or blocked message deliverable again, now or after a delay in milliseconds.
+    pub(crate) fn make_ready(&mut self, key: StoreKey, id: EventId, delay: u64) {
+        let due = self.now.mono.saturating_add(delay);
+        let Some(store) = self.store_mut(key) else { return };
+        let Some(entry) = store.log.get_mut(id) else { return };
+        let was = entry.hold;
+        entry.hold = if delay == 0 { Hold::Ready } else { Hold::Delayed };
+        let priority = entry.event.priority;
+        let Some(queue) = store.queue_mut() else { return };
+        match was {
+            Hold::Delivered => queue.delivered = queue.delivered.saturating_sub(1),
+            Hold::Blocked => {
+                queue.blocked.remove(&id);
+            }
+            Hold::Ready | Hold::Delayed => {}
+        }
+        if delay > 0 {
+            queue.delayed.insert((due, id));
+            self.wake_at(due, Task::Undelay(key));
+            return;
+        }
+        let level = queue.level(priority);
+        queue.ready.insert(level, id);
+        let takers: Vec<TakerKey> = queue.takers().collect();
+        for taker in takers {
+            if let Some(state) = self.takers.get_mut(taker) {
+                let scanned = &mut state.scanned[usize::from(level)];
+                *scanned = (*scanned).min(id - 1);
+            }
+        }
+        self.schedule(Task::Dispatch(key));
+    }
+
+    /// Makes delayed messages deliverable whose time has come.
+    pub(crate) fn undelay(&mut self, key: StoreKey) -> bool {
+        for _ in 0..DELIVERIES_PER_TASK {
+            let mono = self.now.mono;
+            let Some(queue) = self.store_mut(key).and_then(|s| s.queue_mut()) else { return false };
+            let Some(&(due, id)) = queue.delayed.first() else { return false };
+            if due > mono {
+                self.wake_at(due, Task::Undelay(key));
+                return false;
+            }
+            queue.delayed.pop_first();
+            self.make_ready(key, id, 0);
+        }
+        true
+    }
+
+    /// Tells consumers that drain, once nothing more can be sent to them now.
+    fn finish_drains(&mut self, key: StoreKey) {
+        let Some(queue) = self.store(key).and_then(|s| s.queue()) else { return };
+        let takers: Vec<TakerKey> = queue.takers().collect();
+        for taker in takers {
+            self.finish_drain(taker);
+        }
+    }
+
+    /// Tells one consumer that drains that nothing more can be sent now; its credit is used up.
+    pub(crate) fn finish_drain(&mut self, taker: TakerKey) {
+        let Some(state) = self.takers.get_mut(taker) else { return };
+        if !state.drain {
+            return;
+        }
+        state.drain = false;
+        state.limit = state.sent;
+        let (after, effect) = (state.after, Effect::Drained { conn: state.conn, link: state.link });
+        self.emit(after, effect);
+    }
+
+    /// How many ready messages match no attached consumer (QU-12), looking at no more than `limit` of them.
+    pub(crate) fn stranded(&self, key: StoreKey, limit: usize) -> u64 {
+        let Some(store) = self.store(key) else { return 0 };
+        let Some(queue) = store.queue() else { return 0 };
+        let takers: Vec<TakerKey> = queue.takers().collect();
+        if takers.is_empty() || takers.iter().any(|t| self.takers.get(*t).is_some_and(|t| !t.is_selective())) {
+            return 0;
+        }
+        let (mut passed, mut stranded) = ([0; PRIORITIES], 0);
+        for _ in 0..limit {
+            let Some((level, id)) = queue.ready.after(passed) else { break };
+            passed[usize::from(level)] = id;
+            if !takers.iter().any(|&t| self.taker_wants(t, key, id)) {
+                stranded += 1;
+            }
+        }
+        stranded
+    }
+}

@@ -1,0 +1,289 @@
+//! A store: a queue or a channel, with its events, its identity as an origin, and its memory of what it took.
+
+use crate::channel::Channel;
+use crate::command::ConnId;
+use crate::effect::Step;
+use crate::log::{Entry, EventLog};
+use crate::message_ids::MessageIds;
+use crate::origins::Origins;
+use crate::queue::Queue;
+use postroad_model::id::{EventId, JoinKey, Origin, StoreKey, StoreUid, WallMs};
+use postroad_model::settings::{DedupeSettings, PublisherDedupe, StoreType};
+use postroad_record::{MadeBy, StoreDefinition, StoredEvent};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::admin::StoreCounters;
+
+/// A queue or a channel.
+#[derive(Debug)]
+pub struct Store {
+    /// Its number.
+    pub key: StoreKey,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity as an origin.
+    pub uid: StoreUid,
+    /// Identities and the first event id given under each, oldest first; the last one is `uid`.
+    pub identities: Vec<(EventId, StoreUid)>,
+    /// Whether `uid` may number further events; false after a start that continues no clean stop (DUP-3).
+    pub identity_proved: bool,
+    /// Who made it.
+    pub made_by: MadeBy,
+    /// What kind it is.
+    pub kind: Kind,
+    /// A temporary queue belongs to a connection and dies with it.
+    pub owner: Option<ConnId>,
+    /// Its events.
+    pub log: EventLog,
+    /// The id of the next event.
+    pub next_id: EventId,
+    /// Ids below this one may be given in memory (DESIGN 7.4).
+    pub reserved_below: EventId,
+    /// What it has taken from other stores.
+    pub origins: Origins,
+    /// On a channel: where the copies of other stores' events lie, to raise their budget (HOP-6).
+    pub by_origin: BTreeMap<Origin, EventId>,
+    /// When events leave by time.
+    pub expiry: BTreeSet<(WallMs, EventId)>,
+    /// Bytes of the messages stored.
+    pub bytes: u64,
+    /// Message-ids seen within the window (DUP-11).
+    pub message_ids: MessageIds,
+    /// For each publish key and value the events that hold it, oldest first.
+    pub keyed: BTreeMap<(usize, String), VecDeque<EventId>>,
+    /// Deliveries up to this id may have been sent; durable ahead of the deliveries (AK-10).
+    pub sent_up_to: EventId,
+    /// The mark as the last run of the broker left it: what lies at or below comes flagged redelivered.
+    pub sent_before_start: EventId,
+    /// The latest step that an event of this store waits for: later events wait behind it.
+    pub last_after: Step,
+    /// Events that left the readable store while a join still needs them (FWD-2).
+    pub spool: BTreeMap<EventId, Entry>,
+    /// Arrivals that an archive join has not recorded yet (ARC-3).
+    pub arrivals: VecDeque<Arrival>,
+    /// The number of the next arrival.
+    pub next_arrival: u64,
+    /// Joins that read from here.
+    pub joins_out: BTreeSet<JoinKey>,
+    /// Joins that wait for room here.
+    pub waiting: BTreeSet<JoinKey>,
+    /// Counters since the start.
+    pub counters: StoreCounters,
+}
+
+/// Something that reached a store, for its archive joins.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Its number.
+    pub number: u64,
+    /// The event that it became, or the first one that it repeats.
+    pub event: StoredEvent,
+    /// Whether it repeats an event.
+    pub duplicate: bool,
+}
+
+/// The two kinds of store.
+#[derive(Debug)]
+pub enum Kind {
+    /// Messages wait until one consumer takes each.
+    Queue(Box<Queue>),
+    /// An ordered stream that many can read.
+    Channel(Box<Channel>),
+}
+
+impl Store {
+    /// A new, empty store.
+    #[must_use]
+    pub fn new(
+        key: StoreKey,
+        uid: StoreUid,
+        name: &str,
+        definition: StoreDefinition,
+        made_by: MadeBy,
+    ) -> Self {
+        let (kind, first) = match definition {
+            StoreDefinition::Queue(settings) => {
+                let first = settings.first_event_id.max(1);
+                (Kind::Queue(Box::new(Queue::new(settings))), first)
+            }
+            StoreDefinition::Channel(settings) => {
+                let first = settings.first_event_id.max(1);
+                (Kind::Channel(Box::new(Channel::new(settings, first))), first)
+            }
+        };
+        Self {
+            key,
+            name: Arc::from(name),
+            uid,
+            identities: vec![(first, uid)],
+            identity_proved: true,
+            made_by,
+            kind,
+            owner: None,
+            log: EventLog::default(),
+            next_id: first,
+            reserved_below: 0,
+            origins: Origins::default(),
+            by_origin: BTreeMap::new(),
+            expiry: BTreeSet::new(),
+            bytes: 0,
+            message_ids: MessageIds::default(),
+            keyed: BTreeMap::new(),
+            sent_up_to: 0,
+            sent_before_start: 0,
+            last_after: Step(0),
+            spool: BTreeMap::new(),
+            arrivals: VecDeque::new(),
+            next_arrival: 1,
+            joins_out: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            counters: StoreCounters::default(),
+        }
+    }
+
+    /// The queue in it, if it is one.
+    #[must_use]
+    pub fn queue(&self) -> Option<&Queue> {
+        match &self.kind {
+            Kind::Queue(queue) => Some(queue),
+            Kind::Channel(_) => None,
+        }
+    }
+
+    /// The queue in it, to change it.
+    pub fn queue_mut(&mut self) -> Option<&mut Queue> {
+        match &mut self.kind {
+            Kind::Queue(queue) => Some(queue),
+            Kind::Channel(_) => None,
+        }
+    }
+
+    /// The channel in it, if it is one.
+    #[must_use]
+    pub fn channel(&self) -> Option<&Channel> {
+        match &self.kind {
+            Kind::Channel(channel) => Some(channel),
+            Kind::Queue(_) => None,
+        }
+    }
+
+    /// The channel in it, to change it.
+    pub fn channel_mut(&mut self) -> Option<&mut Channel> {
+        match &mut self.kind {
+            Kind::Channel(channel) => Some(channel),
+            Kind::Queue(_) => None,
+        }
+    }
+
+    /// Whether it is a queue.
+    #[must_use]
+    pub const fn is_queue(&self) -> bool {
+        matches!(self.kind, Kind::Queue(_))
+    }
+
+    /// The newest id given, 0 if none (`first_event_id - 1` before the first).
+    #[must_use]
+    pub const fn last_id(&self) -> EventId {
+        self.next_id - 1
+    }
+
+    /// Who first took this event (DUP-2): what it came with, else this store under the identity of its time.
+    #[must_use]
+    pub fn origin_of(&self, event: &StoredEvent) -> Origin {
+        if let Some(origin) = event.extra.as_ref().and_then(|extra| extra.origin) {
+            return origin;
+        }
+        let at = self.identities.partition_point(|&(first, _)| first <= event.id);
+        let store = self.identities.get(at.saturating_sub(1)).map_or(self.uid, |&(_, uid)| uid);
+        Origin { store, event: event.id }
+    }
+
+    /// Whether an event with this wish of its sender is kept on disk here (5.1, `type`).
+    #[must_use]
+    pub fn keeps_on_disk(&self, durable: bool) -> bool {
+        if self.owner.is_some() {
+            return false;
+        }
+        match self.store_type() {
+            StoreType::Persistent => true,
+            StoreType::Mixed => durable,
+            StoreType::Reliable | StoreType::Transient => false,
+        }
+    }
+
+    /// When the event leaves this store by time; 0 means never. The earlier of its own and the store's (5.1, `ttl`).
+    #[must_use]
+    pub fn leaves_at(&self, event: &StoredEvent) -> WallMs {
+        let by_store = match self.ttl() {
+            0 => WallMs::MAX,
+            ttl => event.arrived.saturating_add(ttl),
+        };
+        let by_sender = if event.expires == 0 { WallMs::MAX } else { event.expires };
+        match by_store.min(by_sender) {
+            WallMs::MAX => 0,
+            at => at,
+        }
+    }
+
+    /// The definition as it would be recorded.
+    #[must_use]
+    pub fn definition(&self) -> StoreDefinition {
+        match &self.kind {
+            Kind::Queue(queue) => StoreDefinition::Queue(queue.settings.clone()),
+            Kind::Channel(channel) => StoreDefinition::Channel(channel.settings.clone()),
+        }
+    }
+
+    /// The number of the latest arrival, 0 if none.
+    #[must_use]
+    pub fn last_arrival(&self) -> u64 {
+        self.next_arrival - 1
+    }
+
+    /// The identity that is present anywhere on the event's way, for split horizon (LOOP-3).
+    #[must_use]
+    pub fn was_identity(&self, uid: StoreUid) -> bool {
+        self.identities.iter().any(|&(_, own)| own == uid)
+    }
+}
+
+macro_rules! either {
+    ($($(#[$doc:meta])* $name:ident : $type:ty = $field:ident;)*) => {
+        impl Store {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $name(&self) -> $type {
+                    match &self.kind {
+                        Kind::Queue(queue) => queue.settings.$field.clone(),
+                        Kind::Channel(channel) => channel.settings.$field.clone(),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+either! {
+    /// How events are kept.
+    store_type: StoreType = store_type;
+    /// Milliseconds that an event stays; 0 means for ever.
+    ttl: u64 = ttl;
+    /// Events held at most; 0 means no limit.
+    capacity: u32 = capacity;
+    /// Full: refuse (true) or evict (false).
+    honour_capacity: bool = honour_capacity;
+    /// Where events removed before consumption go.
+    dead_event_store: Option<String> = dead_event_store;
+    /// The duplicate window.
+    dedupe: DedupeSettings = dedupe;
+    /// Whether a repeated message-id is a duplicate.
+    publisher_dedupe: PublisherDedupe = publisher_dedupe;
+    /// Milliseconds that a message-id is remembered.
+    publisher_dedupe_window: u64 = publisher_dedupe_window;
+    /// Whether clients see where an event came from.
+    expose_origin: bool = expose_origin;
+    /// The store's own limit of a message in bytes; 0 means the broker's.
+    max_message_size: u64 = max_message_size;
+}
