@@ -112,7 +112,7 @@ def test_a_message_that_kills_every_consumer_is_dead_lettered_and_its_neighbours
         taken = receiver.take(10)
         assert taken[0].body == 1 and taken[0].delivery_count == attempt
         receiver.client.drop()
-        eventually(lambda: broker.api.must("GET", "queues", "q")["consumers"], 0)
+        eventually(lambda: broker.show("queues", "q")["consumers"], 0)
     letter = dead_letters(broker)[0]
     assert letter.body == 1 and str(letter.annotations[DL + "reason"]) == "MAX_ATTEMPTS"
     rest = broker.connect().receiver("q").take(9)

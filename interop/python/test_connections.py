@@ -111,7 +111,7 @@ def test_destinations_are_made_by_first_use_where_that_is_on(open_broker):
     receiver = client.receiver("t1", capability="topic")
     client.sender("t1", capability="topic").send(2)
     assert receiver.accept(1) == [2]
-    assert open_broker.api.must("GET", "channels", "t1")["retention"] == "interest"
+    assert open_broker.show("channels", "t1")["retention"] == "interest"
     client.sender("q2").send(3)
     assert open_broker.depth("q2", "queues") == 1
 

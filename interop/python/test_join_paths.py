@@ -149,7 +149,7 @@ def test_a_forged_identity_is_replaced(broker):
     broker.join("a", "d")
     sender = publisher(broker)
     sender.send("true")
-    uid = bytes.fromhex(str(broker.api.must("GET", "channels", "a").get("store_uid", "0" * 32)).replace("-", ""))
+    uid = bytes.fromhex(str(broker.show("channels", "a").get("store_uid", "0" * 32)).replace("-", ""))
     forged = {"x-opt-postroad-origin": uid + struct.pack(">Q", 1), "x-opt-postroad-join-hops": 0}
     sender.send("forged", annotations=forged)
     sender.send("forged ahead", annotations={"x-opt-postroad-origin": uid + struct.pack(">Q", 4)})

@@ -9,7 +9,7 @@ def test_publishing_to_exactly_the_name_appends_and_nothing_else_does(broker):
     broker.channels("a/b", "a/b/c", "a")
     broker.connect().sender("a/b", capability="topic").send(1)
     assert broker.depths("a", "a/b", "a/b/c") == [0, 1, 0]
-    shown = broker.api.must("GET", "channels", "a/b")
+    shown = broker.show("channels", "a/b")
     assert (shown["first_event_id"], shown["last_event_id"]) == (1, 1)
     proves("CH-1", "CH-3")
 

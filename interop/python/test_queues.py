@@ -24,7 +24,7 @@ def depth(broker, queue="q"):
 def test_consumers_compete_in_turn(q):
     first, second = q.connect().receiver("q", credit=10), q.connect().receiver("q", credit=10)
     put(q, *range(1, 11))
-    eventually(lambda: q.api.must("GET", "queues", "q")["consumers"], 2)
+    eventually(lambda: q.show("queues", "q")["consumers"], 2)
     assert [m.body for m in first.take(5)] == [1, 3, 5, 7, 9]
     assert [m.body for m in second.take(5)] == [2, 4, 6, 8, 10]
 

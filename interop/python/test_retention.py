@@ -19,7 +19,7 @@ def test_interest_with_nobody_interested_stores_nothing(broker):
     broker.channels("c", retention="interest")
     publish(broker, 1)
     assert broker.depth("c") == 0
-    assert broker.api.must("GET", "channels", "c")["last_event_id"] in (0, 1)
+    assert broker.show("channels", "c")["last_event_id"] in (0, 1)
 
 
 def test_interest_keeps_events_for_a_slow_consumer(broker):
@@ -51,7 +51,7 @@ def test_capacity_that_is_not_honoured_keeps_the_newest(broker):
     broker.channels("c", retention="log", capacity=5, honour_capacity=False)
     publish(broker, *range(1, 12))
     assert bodies(broker) == [7, 8, 9, 10, 11]
-    shown = broker.api.must("GET", "channels", "c")
+    shown = broker.show("channels", "c")
     assert (shown["depth"], shown["first_event_id"], shown["last_event_id"]) == (5, 7, 11)
 
 
@@ -135,7 +135,7 @@ def test_ids_go_on_after_purge_and_restart(broker):
     eventually(lambda: broker.depth("c"), 0)
     broker.restart("kill")
     publish(broker, 3, durable=True)
-    shown = broker.api.must("GET", "channels", "c")
+    shown = broker.show("channels", "c")
     assert shown["depth"] == 1 and shown["last_event_id"] >= 102
 
 

@@ -143,9 +143,13 @@ class Broker:
         """Define a named object."""
         self.api.must("PUT", "channels", channel, "named-objects", name, body=settings)
 
+    def show(self, kind, name):
+        """The settings and the state of a channel or queue."""
+        return _flat(self.api.must("GET", kind, name))
+
     def show_object(self, channel, name):
-        """A named object's state."""
-        return self.api.must("GET", "channels", channel, "named-objects", name)
+        """The settings and the state of a named object."""
+        return _flat(self.api.must("GET", "channels", channel, "named-objects", name))
 
     def show_join(self, name):
         """A join's settings and state."""
@@ -193,6 +197,15 @@ class Broker:
                 name, _, value = line.rpartition(" ")
                 series[name] = float(value)
         return series
+
+
+def _flat(resource):
+    """A resource with its settings beside its state; consumers as their number."""
+    settings = resource.pop("settings", {})
+    flat = {**settings, **resource}
+    if isinstance(flat.get("consumers"), list):
+        flat["consumers"] = len(flat["consumers"])
+    return flat
 
 
 def free_ports(count):
