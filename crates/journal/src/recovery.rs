@@ -249,18 +249,26 @@ impl Recovery {
     fn check_end(&mut self, why: Unsound) -> Result<(), Error> {
         let expected = self.expected;
         let proves = |mark: &Mark| mark.synced >= expected;
+        let mut blamed = None;
+        let mut is_proved = self.synced >= expected;
         for file in &self.folder.unreadable {
+            let first = first_mark(file, self.mask).map_err(|source| self.error_in(file, source))?;
             let found =
                 find_mark_in_file(file, self.mask, proves).map_err(|source| self.error_in(file, source))?;
-            if found.is_some() {
-                let file = self.disk.location(&file.name);
-                return Err(Damage { file, offset: 0, flaw: Flaw::SegmentHeader }.into());
+            is_proved |= found.is_some();
+            // Either the expected frame was the first in this file, or it was somewhere before the mark that proves it.
+            if found.is_some() || first.is_some_and(|mark| mark.next == expected) {
+                blamed = Some(self.disk.location(&file.name));
             }
         }
-        if self.synced >= expected || self.is_proved(proves)? {
-            return Err(self.damage(why).into());
+        if !is_proved && !self.is_proved(proves)? {
+            return Ok(());
         }
-        Ok(())
+        Err(match blamed {
+            Some(file) => Damage { file, offset: 0, flaw: Flaw::SegmentHeader },
+            None => self.damage(why),
+        }
+        .into())
     }
 
     /// Whether a wanted mark is in the rest of this segment, in a later one, or at the beginning of a spare file.

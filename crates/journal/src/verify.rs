@@ -1,6 +1,5 @@
 //! Checking a whole journal, for people: every segment, every frame, and all the damage there is.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::control::{CONTROL, ControlFile, Start, io_error};
@@ -9,7 +8,7 @@ use crate::error::{Damage, Error, Flaw, Operation};
 use crate::folder::{Folder, list, lock};
 use crate::frame::{KIND_CLEAN_STOP, Mark, Mask};
 use crate::ids::{Lsn, SegmentNumber};
-use crate::scan::{Found, SegmentReader, Unsound, find_mark_in_file};
+use crate::scan::{Found, SegmentReader, Unsound, find_mark_in_file, first_mark};
 use crate::segments::Segment;
 
 /// What [`verify()`] found in a folder.
@@ -23,6 +22,8 @@ pub struct Report {
     pub segments: Vec<SegmentReport>,
     /// How many files are spare.
     pub spare: usize,
+    /// How many segments lie wholly behind a torn tail; the next start makes them spare.
+    pub cut_off: usize,
     /// The last frame; 0 if there is none.
     pub last: Lsn,
     /// Whether the log ends with a clean stop.
@@ -74,17 +75,22 @@ pub fn verify(disk: &dyn Disk) -> Result<Report, Error> {
         synced: control.content.start.map_or(Lsn(0), |start| start.lsn),
         last: Lsn(0),
         clean_stop: false,
+        has_ended: false,
+        unreadable: Vec::new(),
         damage: Vec::new(),
     };
     check.collect_proofs(&folder)?;
     check.check_start(&folder.used);
     let mut segments = Vec::with_capacity(folder.used.len());
     for (index, segment) in folder.used.iter().enumerate() {
-        segments.push(check.segment(segment, folder.used.get(index + 1))?);
+        if !check.has_ended {
+            segments.push(check.segment(segment, folder.used.get(index + 1))?);
+        }
     }
     Ok(Report {
         life: control.content.life,
         start: check.start.map(|start| (start.segment, start.lsn)),
+        cut_off: folder.used.len() - segments.len(),
         segments,
         spare: folder.spare.len(),
         last: check.last,
@@ -101,14 +107,25 @@ struct Check<'a> {
     synced: Lsn,
     last: Lsn,
     clean_stop: bool,
+    /// The log ends in the segment read last, with a torn tail.
+    has_ended: bool,
+    unreadable: Vec<Unreadable>,
     damage: Vec<Damage>,
+}
+
+/// A file without a sound header.
+struct Unreadable {
+    file: String,
+    /// The first frame in it, as its first mark says.
+    first: Option<Lsn>,
+    /// The last frame that its marks state to be synced.
+    synced: Lsn,
 }
 
 impl Check<'_> {
     /// Reads all marks first: what the last of them states holds for the whole log.
     fn collect_proofs(&mut self, folder: &Folder) -> Result<(), Error> {
         let used = folder.used.iter().map(|segment| (&segment.file, false));
-        let mut unreadable = BTreeMap::new();
         for (file, has_no_header) in used.chain(folder.unreadable.iter().map(|file| (file, true))) {
             let synced = std::cell::Cell::new(Lsn(0));
             let note = |mark: &Mark| {
@@ -118,22 +135,36 @@ impl Check<'_> {
             find_mark_in_file(file, self.mask, note)
                 .map_err(|source| io_error(&self.disk.location(&file.name), Operation::Read, source))?;
             if has_no_header {
-                unreadable.insert(file.name.as_str(), synced.get());
+                let first = first_mark(file, self.mask)
+                    .map_err(|source| io_error(&self.disk.location(&file.name), Operation::Read, source))?;
+                let first = first.map(|mark| mark.next);
+                self.unreadable.push(Unreadable {
+                    file: self.disk.location(&file.name),
+                    first,
+                    synced: synced.get(),
+                });
             }
             self.synced = self.synced.max(synced.get());
-        }
-        let newest = folder.used.last().map_or(Lsn(0), |segment| segment.first);
-        for (name, synced) in unreadable {
-            // A torn header of a segment that was never synced, or was being recycled, holds no newer proof.
-            if synced >= newest {
-                let file = self.disk.location(name);
-                self.damage.push(Damage { file, offset: 0, flaw: Flaw::SegmentHeader });
-            }
         }
         Ok(())
     }
 
     fn check_start(&mut self, used: &[Arc<Segment>]) {
+        let expected = Lsn(1);
+        let first = used.first().map(|segment| (segment.first, self.disk.location(&segment.file.name)));
+        match first {
+            None if self.synced >= expected => {
+                self.note_damage(self.disk.location(""), 0, Flaw::Frame { expected }, expected);
+            }
+            Some((found, file)) if self.start.is_none() && found > expected => {
+                // The first segment of all is missing, or was never synced, and then none was.
+                self.has_ended = self.synced < expected;
+                if !self.has_ended {
+                    self.note_damage(file, 0, Flaw::Gap { expected, found }, expected);
+                }
+            }
+            _ => {}
+        }
         if let Some(start) = self.start
             && !used.iter().any(|segment| segment.number == start.segment)
         {
@@ -192,20 +223,11 @@ impl Check<'_> {
         next: Option<&Arc<Segment>>,
     ) -> Result<Option<Lsn>, Error> {
         let segment = Arc::clone(reader.segment());
-        let is_replayed = self.start.is_none_or(|start| segment.number >= start.segment);
-        // In between two segments that do not follow each other, others may have been freed.
-        let next = next.filter(|next| is_replayed || next.number.0 == segment.number.0.wrapping_add(1));
-        if next.is_some_and(|next| next.first <= expected) || expected > self.synced {
-            return Ok(None);
-        }
-        let (number, synced) = (segment.number, self.synced);
-        let here =
-            |mark: &Mark| mark.generation == number && mark.next > expected && mark.next <= synced.next();
+        let Some(limit) = self.limit(reader, &segment, expected, next)? else { return Ok(None) };
+        let number = segment.number;
+        let here = |mark: &Mark| mark.generation == number && mark.next > expected && mark.next <= limit;
         let resumed =
             reader.find_mark(reader.offset(), here).map_err(|source| self.read_error(&segment, source))?;
-        if resumed.is_none() && next.is_none() && !is_replayed {
-            return Ok(None);
-        }
         let flaw = match why {
             Unsound::WrongFrame(found) => Flaw::WrongFrame { expected, found },
             _ => Flaw::Frame { expected },
@@ -219,6 +241,44 @@ impl Check<'_> {
             reader.skip_to(offset);
             mark.next
         }))
+    }
+
+    /// If `expected` should be in this segment: the highest number that a mark behind the damage can stand before.
+    fn limit(
+        &mut self,
+        reader: &mut SegmentReader,
+        segment: &Segment,
+        expected: Lsn,
+        next: Option<&Arc<Segment>>,
+    ) -> Result<Option<Lsn>, Error> {
+        let end = next.map_or(self.synced, |next| next.first.previous());
+        if end < expected && next.is_some() {
+            return Ok(None);
+        }
+        if self.start.is_none_or(|start| segment.number >= start.segment) {
+            self.has_ended = expected > self.synced;
+            return Ok((!self.has_ended).then_some(end));
+        }
+        // In between two segments that do not follow each other others may have been freed, so this one may have ended here.
+        let follows = next.is_some_and(|next| next.number.0 == segment.number.0.wrapping_add(1));
+        let proves = |mark: &Mark| mark.synced >= expected;
+        let is_proved = follows
+            || reader
+                .find_mark(reader.offset(), proves)
+                .map_err(|source| self.read_error(segment, source))?
+                .is_some();
+        Ok(is_proved.then_some(end))
+    }
+
+    /// Blames a file without a sound header if there is one that may have held the missing frame.
+    fn note_damage(&mut self, file: String, offset: u64, flaw: Flaw, expected: Lsn) {
+        let may_hold = |other: &Unreadable| other.synced >= expected || other.first == Some(expected);
+        let blamed = self.unreadable.iter().position(may_hold);
+        let damage = match blamed.map(|index| self.unreadable.remove(index)) {
+            Some(Unreadable { file, .. }) => Damage { file, offset: 0, flaw: Flaw::SegmentHeader },
+            None => Damage { file, offset, flaw },
+        };
+        self.damage.push(damage);
     }
 
     fn read_error(&self, segment: &Segment, source: std::io::Error) -> Error {

@@ -1,0 +1,209 @@
+//! Damage to what was synced is named with its file and offset, by recovery and by `verify`, and never skipped.
+
+use proptest::prelude::*;
+
+use super::owner::{Model, Owner, Random};
+use super::{commit, open};
+use crate::frame::{FRAME_HEADER, frame_size};
+use crate::segment::HEADER_SIZE;
+use crate::{Damage, Error, Flaw, Lsn, MemDisk, Recovery, SegmentNumber, verify};
+
+/// Damage that opening reports; panics if it reports none.
+fn damage_of(disk: &MemDisk) -> Damage {
+    match open(disk) {
+        Err(Error::Damage(damage)) => damage,
+        Err(error) => panic!("{error}"),
+        Ok((opened, payloads)) => panic!("{:?} with {} payloads", opened.recovered, payloads.len()),
+    }
+}
+
+/// A journal with synced frames in several segments, its last batch marked as synced.
+fn filled(seed: u64) -> (MemDisk, Model) {
+    let disk = MemDisk::new();
+    let mut model = Model::default();
+    let mut owner = Owner::open(&disk, &mut model).unwrap();
+    owner.live(&mut Random(seed), 120).unwrap();
+    super::flush(&mut owner.opened).unwrap();
+    drop(owner);
+    (disk.kill(), model)
+}
+
+/// Segment files that recovery reads, by name, with their numbers.
+fn replayed_files(disk: &MemDisk) -> Vec<(String, SegmentNumber)> {
+    let report = verify(disk).unwrap();
+    let name = |file: &str| file.trim_start_matches("memory/").to_owned();
+    report.segments.iter().filter(|s| s.is_replayed).map(|s| (name(&s.file), s.number)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A flipped bit in any frame that recovery reads is found in that very frame.
+    #[test]
+    fn a_flipped_bit_in_a_frame(seed in 0_u64..20, pick: prop::sample::Index, at: prop::sample::Index, bit in 0_u8..8) {
+        let (disk, model) = filled(seed);
+        let files = replayed_files(&disk);
+        let file_of = |segment| files.iter().find(|file| file.1 == segment).map(|file| file.0.clone());
+        let frames: Vec<_> = model
+            .frames
+            .values()
+            .filter_map(|(appended, _)| Some((*appended, file_of(appended.location.segment)?)))
+            .collect();
+        let (frame, file) = &frames[pick.index(frames.len())];
+        let offset = frame.location.offset as usize;
+        prop_assert!(disk.flip_bit(file, offset + at.index(FRAME_HEADER + frame.location.length as usize), bit));
+        let report = verify(&disk).unwrap();
+        let damage = damage_of(&disk);
+        prop_assert_eq!(&damage.file, &format!("memory/{file}"));
+        prop_assert_eq!(damage.offset, offset as u64);
+        prop_assert_eq!(report.damage, vec![damage]);
+    }
+
+    /// A flipped bit anywhere is reported, or it changes nothing that is handed out.
+    #[test]
+    fn a_flipped_bit_anywhere(seed in 0_u64..20, pick: prop::sample::Index, at: prop::sample::Index, bit in 0_u8..8) {
+        let (disk, mut model) = filled(seed);
+        let mut files: Vec<String> = replayed_files(&disk).into_iter().map(|file| file.0).collect();
+        files.push("control".to_owned());
+        let file = &files[pick.index(files.len())];
+        let length = disk.content(file).unwrap().len();
+        prop_assert!(disk.flip_bit(file, at.index(length), bit));
+        match model.open(&disk) {
+            Ok(_) => {}
+            Err(Error::Damage(damage)) => prop_assert!(!verify(&disk).unwrap().damage.is_empty(), "{damage}"),
+            Err(error) => prop_assert!(false, "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_segment_header() {
+    for byte in 0..HEADER_SIZE {
+        let disk = MemDisk::new();
+        let mut opened = open(&disk).unwrap().0;
+        for _ in 0..10 {
+            commit(&mut opened, &[&[1; 4000]]);
+        }
+        let files: Vec<_> = opened.journal.segments().into_iter().map(|segment| segment.file).collect();
+        assert!(files.len() > 2);
+        drop(opened);
+        for file in files {
+            let name = file.trim_start_matches("memory/");
+            disk.flip_bit(name, byte, 0);
+            // A header of a newer format is refused as such.
+            if !(8..12).contains(&byte) {
+                assert_eq!(
+                    damage_of(&disk),
+                    Damage { file: file.clone(), offset: 0, flaw: Flaw::SegmentHeader }
+                );
+                assert_eq!(verify(&disk).unwrap().damage.len(), 1, "{file} {byte}");
+            }
+            disk.flip_bit(name, byte, 0);
+        }
+        assert_eq!(open(&disk).unwrap().1.len(), 10);
+    }
+}
+
+#[test]
+fn a_missing_segment_is_a_gap() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    let last: Vec<_> = (0..10).flat_map(|_| commit(&mut opened, &[&[1; 4000]])).collect();
+    let segments = opened.journal.segments();
+    drop(opened);
+    let missing = segments[1].clone();
+    crate::Disk::remove(&disk, missing.file.trim_start_matches("memory/")).unwrap();
+    let damage = damage_of(&disk);
+    assert!(
+        matches!(damage.flaw, Flaw::Frame { expected } | Flaw::Gap { expected, .. } if expected == missing.first)
+    );
+    assert!(last.len() == 10 && verify(&disk).unwrap().damage.len() == 1);
+}
+
+#[test]
+fn a_control_file_survives_damage_to_one_copy_and_not_to_both() {
+    let disk = MemDisk::new();
+    commit(&mut open(&disk).unwrap().0, &[b"kept"]);
+    disk.flip_bit("control", 20, 3);
+    assert_eq!(open(&disk).unwrap().1, [b"kept"]);
+    disk.flip_bit("control", 20, 3);
+    disk.flip_bit("control", 4096 + 20, 3);
+    let damage = damage_of(&disk);
+    assert_eq!((damage.file.as_str(), damage.flaw), ("memory/control", Flaw::Control));
+    assert!(verify(&disk).is_err());
+}
+
+#[test]
+fn damage_is_reported_where_it_is_read_by_place() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    let appended = commit(&mut opened, &[b"one", b"two"]);
+    assert_eq!(opened.reader.read(&appended[1].location).unwrap().payload(), b"two".as_slice());
+    let offset = appended[1].location.offset as usize;
+    disk.flip_bit("00000001.seg", offset + FRAME_HEADER, 0);
+    let error = opened.reader.read(&appended[1].location).unwrap_err();
+    let Error::Damage(damage) = error else { panic!("{error}") };
+    assert_eq!(
+        (damage.file.as_str(), damage.offset, damage.flaw),
+        ("memory/00000001.seg", offset as u64, Flaw::Read)
+    );
+    assert!(opened.reader.read(&appended[0].location).is_ok());
+}
+
+#[test]
+fn bytes_of_a_client_that_look_like_a_frame_do_not_count_as_proof() {
+    // A mark as it would be made without knowing the journal's identity, inside a payload that is then torn.
+    let fake = crate::frame::Mark {
+        generation: SegmentNumber::new(1, 1),
+        next: Lsn(u64::MAX),
+        synced: Lsn(1 << 60),
+    };
+    let fake = fake.encode(crate::frame::Mask::NONE);
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    commit(&mut opened, &[b"kept"]);
+    let torn = opened.journal.append(crate::Label::kind(1), &[&fake, &fake]).unwrap();
+    let batch = opened.journal.take_batch().unwrap();
+    opened.writer.write(&[batch]).unwrap();
+    drop(opened);
+    disk.flip_bit("00000001.seg", torn.location.offset as usize, 0);
+    let (opened, payloads) = open(&disk).unwrap();
+    assert_eq!(payloads, [b"kept"]);
+    assert_eq!(opened.recovered.cut.unwrap().offset, u64::from(torn.location.offset));
+}
+
+#[test]
+fn verify_goes_on_behind_damage() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    let all: Vec<_> = (0..20).flat_map(|_| commit(&mut opened, &[&[1; 500], &[2; 500]])).collect();
+    drop(opened);
+    let files = replayed_files(&disk);
+    let mut places = Vec::new();
+    for frame in [all[2], all[9], all[30]] {
+        let file = &files.iter().find(|file| file.1 == frame.location.segment).unwrap().0;
+        disk.flip_bit(file, frame.location.offset as usize + 40, 1);
+        places.push((format!("memory/{file}"), u64::from(frame.location.offset)));
+    }
+    let report = verify(&disk).unwrap();
+    let found: Vec<_> = report.damage.iter().map(|damage| (damage.file.clone(), damage.offset)).collect();
+    assert_eq!(found, places);
+    // Of each damaged batch the damaged frame, and what stands behind it, is lost to the count.
+    assert_eq!(report.segments.iter().map(|segment| segment.frames).sum::<u64>(), 40 - 5);
+    assert_eq!((report.last, report.life, report.clean_stop), (Lsn(40), 1, false));
+}
+
+#[test]
+fn reading_what_is_not_there_fails() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    let mut location = commit(&mut opened, &[b"one"])[0].location;
+    location.length += 1;
+    assert!(matches!(opened.reader.read(&location), Err(Error::Damage(_))));
+    location.length = u32::MAX;
+    assert!(matches!(opened.reader.read(&location), Err(Error::Damage(_))));
+    location.segment = SegmentNumber::new(9, 9);
+    assert!(matches!(opened.reader.read(&location), Err(Error::NoSuchSegment(_))));
+    assert_eq!(frame_size(3), 40);
+    assert!(Recovery::open(std::sync::Arc::new(disk.clone()), crate::Options::small(), super::ID).is_err());
+}
