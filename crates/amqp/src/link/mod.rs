@@ -113,6 +113,11 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.senders.len() + self.receivers.len()
+    }
+
     fn of(&mut self, role: Role) -> &mut BTreeMap<Arc<str>, LinkId> {
         match role {
             Role::Sender => &mut self.senders,

@@ -302,6 +302,20 @@ fn deliveries_on_their_way_when_credit_is_taken_back_are_welcome() {
 }
 
 #[test]
+fn skipped_credit_cannot_be_used() {
+    let (mut script, link) = receiver(5);
+    script.send_payload(0, &transfer(0, 0), b"x");
+    script.send(0, &Flow { drain: true, ..credit(0, 4, 0) });
+    assert!(matches!(script.event(), Event::Transfer { .. }));
+    // Three of five were let go, one was used, one is left.
+    assert!(matches!(script.event(), Event::SenderFlow { limit: 2, drained: false, .. }));
+    script.send_payload(0, &transfer(0, 1), b"x");
+    assert!(matches!(script.event(), Event::Transfer { .. }));
+    script.send_payload(0, &transfer(0, 2), b"x");
+    expect_link_failed(&mut script, link, "amqp:link:transfer-limit-exceeded");
+}
+
+#[test]
 fn transfer_before_our_answer_has_no_credit() {
     let (mut script, _) = Script::session();
     script.send(0, &named_attach(Role::Sender, 0));

@@ -5,7 +5,7 @@ use postroad_amqp_codec::performative::{Attach, Begin, Detach, Flow, Performativ
 use postroad_amqp_codec::state::DeliveryState;
 use postroad_testkit::proves;
 
-use super::pair::{Pair, attach, bytes, named, tagged};
+use super::pair::{Pair, attach, bytes, memory, named, tagged};
 use super::script::{Script, credit, named_attach, transfer};
 use crate::{ApiMisuse, AttachReply, Config, Delivery, Event, LinkId};
 
@@ -95,6 +95,9 @@ fn drain_lets_credit_go() {
     assert_eq!(pair.client.engine.send(sender, &tagged(1), &bytes(1)), Ok(1));
     pair.run();
     assert!(matches!(pair.server.event(), Event::Transfer { delivery: 1, .. }));
+    // What was let go is gone: one more than the new limit is too much.
+    pair.client.engine.send(sender, &tagged(2), &bytes(1)).unwrap();
+    assert_eq!(pair.client.engine.send(sender, &tagged(3), &bytes(1)), Err(ApiMisuse::NoCredit));
     proves("AM-15");
 }
 
@@ -308,9 +311,11 @@ fn aborted_delivery_counts_as_settled() {
         else {
             panic!("{events:?}")
         };
+        assert_eq!((pair.client.memory()[4], pair.server.memory()[4]), (1, 1));
         pair.server.engine.settle_incoming(receiver, 0, 9, Some(DeliveryState::Accepted), true).unwrap();
         pair.run();
         assert!(matches!(pair.client.event(), Event::Outcome { first: 1, last: 1, .. }));
+        assert_eq!((pair.client.memory()[4], pair.server.memory()[4]), (0, 0));
     }
 }
 
@@ -353,7 +358,7 @@ fn detach_drops_what_waits() {
     script.send(0, &Detach { handle: 0, ..Detach::default() });
     script.expect_nothing();
     assert!(matches!(script.event(), Event::Detach { .. }));
-    assert_eq!((script.engine.links.len(), script.engine.waiting(link)), (0, 0));
+    assert_eq!((memory(&script.engine), script.engine.waiting(link)), ([1, 0, 0, 2, 0, 0], 0));
 }
 
 #[test]

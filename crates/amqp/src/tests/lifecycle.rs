@@ -8,7 +8,7 @@ use postroad_amqp_codec::performative::{
 use postroad_amqp_codec::{AmqpError, Fields, Symbol};
 use postroad_testkit::proves;
 
-use super::pair::{ANYONE, Pair, attach, named, reply};
+use super::pair::{ANYONE, Pair, attach, memory, named, reply};
 use super::script::{Script, named_attach};
 use crate::{ApiMisuse, AttachReply, Config, Event, OpenReply, SessionOptions};
 
@@ -149,8 +149,8 @@ fn sessions_reuse_channels() {
         assert!(session.index() < 2 && next.index() < 2);
         last = (next, *session);
     }
-    assert_eq!(pair.server.engine.sessions.len(), 1);
-    assert_eq!(pair.client.engine.sessions.len(), 1);
+    assert_eq!(pair.server.memory(), [1, 0, 0, 2, 0, 0]);
+    assert_eq!(pair.client.memory(), [1, 0, 0, 1 + 1, 0, 0]);
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn links_reuse_slots_and_handles() {
         let Performative::Detach(detach) = script.expect() else { panic!() };
         assert_eq!(detach.handle, 0);
     }
-    assert_eq!(script.engine.links.len(), 0);
+    assert_eq!(memory(&script.engine), [1, 0, 0, 2, 0, 0]);
 }
 
 #[test]

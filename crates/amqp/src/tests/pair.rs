@@ -34,6 +34,11 @@ impl Side {
         Self { engine, input: BytesMut::new(), output: Output::new() }
     }
 
+    /// How much the engine remembers: sessions, links, names, channels, unsettled deliveries, links in turn.
+    pub(crate) fn memory(&self) -> [usize; 6] {
+        memory(&self.engine)
+    }
+
     /// All events that wait.
     pub(crate) fn events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.engine.poll_event()).collect()
@@ -121,6 +126,19 @@ impl Pair {
         self.server.engine.poll_output(&mut self.server.output);
         carry(&mut self.server, &mut self.client, self.now, self.random.as_mut());
     }
+}
+
+/// See [`Side::memory`].
+pub(crate) fn memory(engine: &Connection) -> [usize; 6] {
+    let sessions: Vec<_> = engine.own_channels.values().filter_map(|id| engine.sessions.get(id.0)).collect();
+    [
+        engine.sessions.len(),
+        engine.links.len(),
+        engine.names.len(),
+        engine.own_channels.values().count() + engine.channels.values().count(),
+        sessions.iter().map(|session| session.outgoing.len() + session.incoming.len()).sum(),
+        sessions.iter().map(|session| session.ring.len()).sum(),
+    ]
 }
 
 fn carry(from: &mut Side, to: &mut Side, now: u64, random: Option<&mut Random>) {

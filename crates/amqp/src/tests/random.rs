@@ -198,6 +198,10 @@ impl World {
             assert_eq!(model.settled, (0..self.total).collect::<Vec<_>>());
             assert_eq!(self.pair.client.engine.waiting(*link), 0);
         }
+        let links = self.senders.len();
+        for side in [&self.pair.client, &self.pair.server] {
+            assert_eq!(side.memory(), [1, links, links, 2, 0, 0]);
+        }
     }
 }
 

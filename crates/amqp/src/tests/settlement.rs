@@ -2,10 +2,11 @@
 
 use postroad_amqp_codec::AmqpError;
 use postroad_amqp_codec::error::condition;
-use postroad_amqp_codec::performative::{DeliveryTag, Disposition, Performative, Role};
+use postroad_amqp_codec::performative::{Attach, DeliveryTag, Disposition, Performative, Role};
 use postroad_amqp_codec::state::{DeliveryState, Outcome};
+use postroad_amqp_codec::terminus::{Coordinator, Target, TargetKind};
 
-use super::pair::{Pair, bytes, named, tagged};
+use super::pair::{Pair, attach, bytes, named, tagged};
 use super::script::{Script, credit, transfer};
 use crate::{Delivery, Event, LinkId};
 
@@ -210,6 +211,38 @@ fn transaction_travels_with_the_delivery() {
     pair.run();
     let Event::Transfer { state: got, .. } = pair.server.event() else { panic!() };
     assert_eq!(got.as_deref(), Some(&state));
+}
+
+#[test]
+fn discharge_does_not_overtake_outcomes() {
+    let (mut script, session) = Script::session();
+    let receiver = script.link(Role::Sender, 0);
+    script.engine.flow_receiver(receiver, 10, false).unwrap();
+    script.expect_flow();
+    script.send_payload(0, &transfer(0, 0), b"x");
+    script.event();
+    for coordinator in [false, true] {
+        let target = if coordinator {
+            TargetKind::Coordinator(Coordinator::default())
+        } else {
+            TargetKind::Target(Target::default())
+        };
+        let name = format!("{coordinator}");
+        let ours = Attach { target: Some(target), ..attach(Role::Sender, &name) };
+        let sender = script.engine.attach(session, ours).unwrap();
+        script.expect();
+        let handle = 1 + u32::from(coordinator);
+        script.send(0, &Attach { handle, role: Role::Receiver, ..attach(Role::Sender, &name) });
+        script.event();
+        script.send(0, &credit(handle, 0, 10));
+        script.event();
+        let state = DeliveryState::Transactional { txn_id: "tx".into(), outcome: Some(Outcome::Accepted) };
+        script.engine.settle_incoming(receiver, 0, 0, Some(state), false).unwrap();
+        script.engine.send(sender, &tagged(0), &bytes(1)).unwrap();
+        let first = script.expect();
+        assert_eq!(matches!(first, Performative::Disposition(_)), coordinator);
+        script.expect();
+    }
 }
 
 #[test]
