@@ -1,0 +1,291 @@
+//! Links on which the client sends: attach, transfers put together, outcomes told as ranges.
+
+use crate::door::Door;
+use crate::links::{End, Held, Link, Wire};
+use crate::refusal::{amqp_error, invalid_field, not_implemented};
+use crate::source::{check_dynamic, kind_of};
+use postroad_amqp::{AttachReply, Event, LinkId, SessionId};
+use postroad_amqp_codec::AmqpError;
+use postroad_amqp_codec::performative::{Attach, SenderSettleMode};
+use postroad_amqp_codec::state::DeliveryState;
+use postroad_amqp_codec::terminus::{Source, Target, TargetKind, TerminusDurability, TerminusExpiryPolicy};
+use postroad_engine::{Command, LinkNo, ProducerKey, ProducerTarget, Publication, Resolved};
+use postroad_model::address::Address;
+use postroad_model::message::Incoming;
+
+/// A link on which the client sends.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    source: Option<Source>,
+    target: Target,
+    snd_settle_mode: SenderSettleMode,
+    /// Deliveries that the engine allows in all.
+    limit: u64,
+    /// Deliveries that the engine never saw, since they were aborted or refused here: its limit does not count them.
+    unseen: u64,
+    /// A message of which more pieces are to come.
+    partial: Option<Partial>,
+}
+
+/// The first pieces of a message.
+#[derive(Debug)]
+struct Partial {
+    /// Why the message is refused once it is complete.
+    refused: Option<AmqpError>,
+    bytes: Vec<u8>,
+}
+
+/// One piece of a delivery, as the protocol engine tells it.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    link: LinkId,
+    delivery: u64,
+    format: u32,
+    settled: bool,
+    transactional: bool,
+    payload: bytes::Bytes,
+    more: bool,
+    aborted: bool,
+}
+
+impl Piece {
+    /// The piece in a transfer event; `None` for any other event.
+    pub(crate) fn of(event: Event) -> Option<Self> {
+        match event {
+            Event::Transfer {
+                link,
+                delivery,
+                message_format: format,
+                settled,
+                state,
+                payload,
+                more,
+                aborted,
+                ..
+            } => {
+                let transactional = matches!(state.as_deref(), Some(DeliveryState::Transactional { .. }));
+                Some(Self { link, delivery, format, settled, transactional, payload, more, aborted })
+            }
+            _ => None,
+        }
+    }
+
+    fn fault(&self) -> Option<AmqpError> {
+        if self.format != 0 {
+            let text = format!("message format {} is not offered: send AMQP messages, format 0", self.format);
+            return Some(not_implemented(&text));
+        }
+        self.transactional.then(|| not_implemented("transactions are not offered: send outside of one"))
+    }
+}
+
+/// Deliveries of one link that were accepted one after another and are yet to be settled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AcceptedRun {
+    link: LinkNo,
+    first: u64,
+    last: u64,
+}
+
+impl Producer {
+    /// What the client asks for, and what it will be told.
+    fn read(attach: &Attach) -> Result<(ProducerTarget, Self), AmqpError> {
+        let target = match &attach.target {
+            Some(TargetKind::Target(target)) => target,
+            Some(TargetKind::Coordinator(_)) => {
+                return Err(not_implemented("transactions are not offered by this version"));
+            }
+            None => return Err(invalid_field("target", "the link has no target")),
+        };
+        let wanted = match &target.address {
+            _ if target.dynamic => {
+                check_dynamic(&target.capabilities)?;
+                ProducerTarget::Temporary
+            }
+            None => ProducerTarget::PerMessage,
+            Some(address) => {
+                let parsed = Address::parse(address, kind_of(&target.capabilities));
+                ProducerTarget::Address(parsed.map_err(|refusal| amqp_error(&refusal))?)
+            }
+        };
+        let producer = Self {
+            source: attach.source.clone(),
+            // Nothing of a target outlives its link here: its store is defined apart from it.
+            target: Target {
+                durable: TerminusDurability::None,
+                expiry_policy: TerminusExpiryPolicy::SessionEnd,
+                timeout: 0,
+                ..target.clone()
+            },
+            snd_settle_mode: attach.snd_settle_mode,
+            limit: 0,
+            unseen: 0,
+            partial: None,
+        };
+        Ok((wanted, producer))
+    }
+
+    fn reply(&mut self, resolved: Option<Resolved>, max_message_size: u64) -> AttachReply {
+        if let (true, Some(resolved)) = (self.target.dynamic, resolved) {
+            self.target.address = Some(resolved.address);
+        }
+        AttachReply {
+            source: self.source.take(),
+            target: Some(TargetKind::Target(std::mem::take(&mut self.target))),
+            snd_settle_mode: self.snd_settle_mode,
+            max_message_size: Some(max_message_size),
+            ..AttachReply::default()
+        }
+    }
+
+    /// Takes a piece; gives the whole message, or why it is refused, when it is complete.
+    fn take(&mut self, piece: &Piece) -> Option<Result<Box<Incoming>, AmqpError>> {
+        let refused = match self.partial.as_mut() {
+            None => piece.fault(),
+            Some(partial) => partial.refused.take(),
+        };
+        if piece.more {
+            let partial = self.partial.get_or_insert_with(|| Partial { refused: None, bytes: Vec::new() });
+            if refused.is_none() {
+                partial.bytes.extend_from_slice(&piece.payload);
+            }
+            partial.refused = refused;
+            return None;
+        }
+        let partial = self.partial.take();
+        if let Some(error) = refused {
+            return Some(Err(error));
+        }
+        let parsed = match partial {
+            None => Incoming::parse(&piece.payload),
+            Some(mut partial) => {
+                partial.bytes.extend_from_slice(&piece.payload);
+                Incoming::parse(&partial.bytes)
+            }
+        };
+        Some(parsed.map(Box::new).map_err(|refusal| amqp_error(&refusal)))
+    }
+}
+
+impl Door {
+    /// The client attaches to send.
+    pub(crate) fn attach_producer(
+        &mut self,
+        id: LinkId,
+        session: SessionId,
+        attach: &Attach,
+        commands: &mut Vec<Command>,
+    ) {
+        match Producer::read(attach) {
+            Ok((target, producer)) => {
+                let link = self.links.insert(Link::new(id, session, End::Producer(Box::new(producer))));
+                commands.push(Command::OpenProducer { conn: self.conn, link, target });
+            }
+            Err(error) => self.refuse(id, error),
+        }
+    }
+
+    /// The engine has a producer for a link.
+    pub(crate) fn producer_opened(
+        &mut self,
+        no: LinkNo,
+        key: ProducerKey,
+        resolved: Option<Resolved>,
+        credit: u64,
+        commands: &mut Vec<Command>,
+    ) {
+        let max = self.config.message_limit(resolved.as_ref().map(|resolved| resolved.max_message_size));
+        let Some(link) = self.asked(no) else { return };
+        link.held = Held::Producer(key);
+        let id = link.id;
+        let End::Producer(producer) = &mut link.end else { return };
+        producer.limit = credit;
+        let reply = producer.reply(resolved, max);
+        if self.answer_attach(no, reply, commands) {
+            // Fails only for a link that the client has detached meanwhile: its detach is yet to be read.
+            let _ = self.amqp.flow_receiver(id, credit, false);
+        }
+    }
+
+    /// The engine lets a producer send more.
+    pub(crate) fn producer_credit(&mut self, no: LinkNo, limit: u64) {
+        let Some(link) = self.links.get_mut(no) else { return };
+        let id = link.id;
+        let Some((_, producer)) = link.producer_mut() else { return };
+        producer.limit = limit;
+        let limit = limit.saturating_add(producer.unseen);
+        let _ = self.amqp.flow_receiver(id, limit, false);
+    }
+
+    /// A piece of a message came.
+    pub(crate) fn transfer(&mut self, piece: &Piece, commands: &mut Vec<Command>) {
+        let Some(no) = self.links.number(piece.link) else { return };
+        let Some(link) = self.links.get_mut(no).filter(|link| link.wire == Wire::Open) else { return };
+        let Some((key, producer)) = link.producer_mut() else { return };
+        if piece.aborted {
+            producer.partial = None;
+            self.pass_over(no);
+            return;
+        }
+        let (tag, settled) = (piece.delivery, piece.settled);
+        match producer.take(piece) {
+            None => {}
+            Some(Ok(message)) => commands.push(Command::Publish { producer: key, tag, message, settled }),
+            Some(Err(error)) if settled => self.detach_for(no, error, commands),
+            Some(Err(error)) => {
+                self.reject(no, tag, error);
+                self.pass_over(no);
+            }
+        }
+    }
+
+    /// A delivery was dealt with here: the client gets its credit back, which the engine would not give.
+    fn pass_over(&mut self, no: LinkNo) {
+        let Some(link) = self.links.get_mut(no) else { return };
+        let id = link.id;
+        let Some((_, producer)) = link.producer_mut() else { return };
+        producer.unseen += 1;
+        let limit = producer.limit.saturating_add(producer.unseen);
+        let _ = self.amqp.flow_receiver(id, limit, false);
+    }
+
+    /// The engine has stored a message, or refused it.
+    pub(crate) fn published(&mut self, no: LinkNo, tag: u64, outcome: &Publication) {
+        match outcome {
+            Publication::Accepted => self.accept(no, tag),
+            Publication::Refused(refusal) => self.reject(no, tag, amqp_error(refusal)),
+        }
+    }
+
+    /// Notes an accepted delivery; what follows on is told as one range.
+    fn accept(&mut self, link: LinkNo, tag: u64) {
+        match &mut self.accepted {
+            Some(run) if run.link == link && run.last.checked_add(1) == Some(tag) => run.last = tag,
+            _ => {
+                self.flush_accepted();
+                self.accepted = Some(AcceptedRun { link, first: tag, last: tag });
+            }
+        }
+    }
+
+    /// Tells the range that was held back.
+    pub(crate) fn flush_accepted(&mut self) {
+        let Some(run) = self.accepted.take() else { return };
+        let Some(link) = self.links.get_mut(run.link) else { return };
+        let id = link.id;
+        if link.producer_mut().is_some() {
+            let state = Some(DeliveryState::Accepted);
+            let _ = self.amqp.settle_incoming(id, run.first, run.last, state, true);
+        }
+    }
+
+    fn reject(&mut self, no: LinkNo, tag: u64, error: AmqpError) {
+        self.flush_accepted();
+        let Some(link) = self.links.get_mut(no) else { return };
+        let id = link.id;
+        if link.producer_mut().is_some() {
+            let state = Some(DeliveryState::Rejected { error: Some(error) });
+            let _ = self.amqp.settle_incoming(id, tag, tag, state, true);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Sources: what a receiving client asks for, as the engine understands it, and what it is told (AM-3 to AM-9, AM-17).
+
+use crate::refusal::{amqp_error, invalid_field, not_implemented};
+use postroad_amqp_codec::performative::{Attach, SenderSettleMode};
+use postroad_amqp_codec::state::{DeliveryState, Outcome};
+use postroad_amqp_codec::terminus::{
+    Source, TerminusDurability, TerminusExpiryPolicy, distribution_mode, outcome,
+};
+use postroad_amqp_codec::{AmqpError, Fields, Symbol, Value};
+use postroad_engine::{CloseMode, ConsumerSource, ConsumerSpec, Resolved, Settlement};
+use postroad_model::address::{Address, Kind};
+use postroad_model::settings::{NamedObjectSettings, Start};
+
+/// The descriptors of the selector filter (AM-9).
+const SELECTOR: (u64, &str) = (0x0000_468C_0000_0004, "apache.org:selector-filter:string");
+/// The descriptors of the no-local filter (AM-9).
+const NO_LOCAL: (u64, &str) = (0x0000_468C_0000_0003, "apache.org:no-local-filter:list");
+
+/// What a client's attach asks for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) spec: ConsumerSpec,
+    /// What it is told if it gets it; the address of a dynamic source is filled in then.
+    pub(crate) source: Source,
+    pub(crate) default: Settlement,
+    pub(crate) ends: Ends,
+}
+
+/// When a durable subscription ends besides by a closing detach: the terminus expiry policy (AM-6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// By nothing else.
+    Never,
+    /// With its link.
+    WithLink,
+    /// With its session.
+    WithSession,
+    /// With its connection.
+    WithConnection,
+}
+
+impl Ends {
+    /// The peer detached the link.
+    pub(crate) fn at_detach(self, closed: bool) -> CloseMode {
+        if closed || self == Self::WithLink { CloseMode::Close } else { CloseMode::Detach }
+    }
+
+    /// The session ended.
+    pub(crate) fn at_end(self) -> CloseMode {
+        if matches!(self, Self::WithLink | Self::WithSession) { CloseMode::Close } else { CloseMode::Detach }
+    }
+
+    /// The connection closed or was lost.
+    pub(crate) fn at_close(self) -> CloseMode {
+        if self == Self::Never { CloseMode::Detach } else { CloseMode::Close }
+    }
+}
+
+/// The kind of address that the capabilities of a terminus name (ADR-6).
+pub(crate) fn kind_of(capabilities: &[Symbol]) -> Option<Kind> {
+    capabilities.iter().find_map(|capability| match capability.as_str() {
+        "queue" | "temporary-queue" => Some(Kind::Queue),
+        "topic" | "temporary-topic" => Some(Kind::Topic),
+        _ => None,
+    })
+}
+
+/// A dynamic node is a queue: a temporary topic would be one too, and give each message to one subscriber only.
+pub(crate) fn check_dynamic(capabilities: &[Symbol]) -> Result<(), AmqpError> {
+    if kind_of(capabilities) == Some(Kind::Topic) {
+        return Err(not_implemented(
+            "temporary topics are not offered: use a temporary queue or a named topic",
+        ));
+    }
+    Ok(())
+}
+
+/// Shared subscriptions are not offered (AM-1).
+pub(crate) fn check_unshared<'a>(
+    capabilities: impl IntoIterator<Item = &'a Symbol>,
+) -> Result<(), AmqpError> {
+    let shared = |capability: &Symbol| matches!(capability.as_str(), "shared" | "global");
+    if capabilities.into_iter().any(shared) {
+        let text = "shared subscriptions are not offered by this version: use an unshared one, or a queue";
+        return Err(not_implemented(text));
+    }
+    Ok(())
+}
+
+/// A subscription's name is its link's up to the first `|` (AM-4).
+pub(crate) fn subscription_name(link: &str) -> &str {
+    link.split('|').next().unwrap_or(link)
+}
+
+/// Reads the attach of a receiving client.
+pub(crate) fn read(attach: &Attach, source: &Source) -> Result<Wanted, AmqpError> {
+    check_unshared(&source.capabilities)?;
+    let place = place(source)?;
+    let filters = Filters::read(source.filter.as_ref())?;
+    let durable = durable_name(&attach.name, source, &place);
+    let spec = ConsumerSpec {
+        source: place,
+        selector: filters.selector,
+        no_local: filters.no_local,
+        browse: source.distribution_mode.as_ref() == Some(&distribution_mode::COPY),
+        presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
+        durable,
+        start: start(attach.properties.as_ref())?,
+        priority: priority(attach.properties.as_ref())?,
+    };
+    let mut reply = source.clone();
+    reply.filter = Some(filters.honoured).filter(|filters| !filters.is_empty());
+    reply.outcomes = outcomes(&source.outcomes);
+    let ends = expire(&mut reply, &spec);
+    let default = source.default_outcome.clone().map_or(Settlement::Released, |o| settlement(&o.into()));
+    Ok(Wanted { spec, source: reply, default, ends })
+}
+
+/// Fills in what only the engine knows.
+pub(crate) fn resolve(source: &mut Source, resolved: Resolved) {
+    if source.dynamic || source.address.is_none() {
+        source.address = Some(resolved.address);
+    }
+}
+
+fn place(source: &Source) -> Result<ConsumerSource, AmqpError> {
+    if source.dynamic {
+        check_dynamic(&source.capabilities)?;
+        return Ok(ConsumerSource::Temporary);
+    }
+    let Some(address) = &source.address else {
+        return Err(invalid_field("source", "the source has no address: name a queue or a topic"));
+    };
+    let parsed = Address::parse(address, kind_of(&source.capabilities)).map_err(|r| amqp_error(&r))?;
+    Ok(ConsumerSource::Address(parsed))
+}
+
+/// The name of the durable subscription that is asked for. On a queue, on a temporary one and on a native named object
+/// a durable terminus asks for nothing that is not there anyway (AM-5, AM-17).
+fn durable_name(link: &str, source: &Source, place: &ConsumerSource) -> Option<String> {
+    let ConsumerSource::Address(address) = place else { return None };
+    let subscribes = address.kind != Some(Kind::Queue) && address.object.is_none();
+    let durable = source.durable != TerminusDurability::None;
+    (durable && subscribes).then(|| subscription_name(link).to_owned())
+}
+
+/// Writes into the reply what of the terminus survives, and says when the subscription ends.
+fn expire(reply: &mut Source, spec: &ConsumerSpec) -> Ends {
+    if spec.durable.is_none() {
+        let native = matches!(&spec.source, ConsumerSource::Address(address) if address.object.is_some());
+        if !native {
+            reply.durable = TerminusDurability::None;
+        }
+        return Ends::Never;
+    }
+    match reply.expiry_policy {
+        TerminusExpiryPolicy::Never => Ends::Never,
+        // A time to wait is not kept; what was to live for a while lives on rather than being lost, and the client
+        // is told so.
+        _ if reply.timeout > 0 => {
+            (reply.expiry_policy, reply.timeout) = (TerminusExpiryPolicy::Never, 0);
+            Ends::Never
+        }
+        TerminusExpiryPolicy::LinkDetach => Ends::WithLink,
+        TerminusExpiryPolicy::SessionEnd => Ends::WithSession,
+        TerminusExpiryPolicy::ConnectionClose => Ends::WithConnection,
+    }
+}
+
+/// The filters of a source, recognised by their descriptors (AM-9).
+#[derive(Debug, Default)]
+struct Filters {
+    selector: Option<String>,
+    no_local: bool,
+    /// Keys and values of those that are honoured, as the client wrote them.
+    honoured: Fields,
+}
+
+impl Filters {
+    fn read(fields: Option<&Fields>) -> Result<Self, AmqpError> {
+        let mut filters = Self::default();
+        for (key, value) in fields.into_iter().flat_map(Fields::iter) {
+            let Value::Described(filter) = value else { continue };
+            if filter.is(SELECTOR.0, SELECTOR.1) {
+                let Value::String(text) = &filter.value else {
+                    return Err(invalid_field("filter", "a selector filter is a string"));
+                };
+                if filters.selector.is_some() {
+                    return Err(invalid_field("filter", "the source has two selectors: join them with AND"));
+                }
+                filters.selector = Some(text.clone());
+            } else if filter.is(NO_LOCAL.0, NO_LOCAL.1) {
+                filters.no_local = true;
+            } else {
+                continue;
+            }
+            filters.honoured.0.push((key.clone(), value.clone()));
+        }
+        Ok(filters)
+    }
+}
+
+/// Where a durable begins, if its attach says so (AM-17, NO-10).
+fn start(properties: Option<&Fields>) -> Result<Option<Start>, AmqpError> {
+    let Some(value) = properties.and_then(|p| p.get("start-event-id")) else { return Ok(None) };
+    match (value.as_u64(), value.as_str()) {
+        (Some(0), _) => Ok(Some(Start::Oldest)),
+        (Some(id), _) => Ok(Some(Start::At(id))),
+        (None, Some("new")) => Ok(Some(Start::New)),
+        _ => Err(invalid_field("start-event-id", "start-event-id is a number from 0, or \"new\"")),
+    }
+}
+
+/// The consumer's priority (AM-17).
+fn priority(properties: Option<&Fields>) -> Result<i32, AmqpError> {
+    let Some(value) = properties.and_then(|p| p.get("priority")) else { return Ok(0) };
+    let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
+    number.ok_or_else(|| invalid_field("priority", "priority is a number of 32 bits"))
+}
+
+/// The outcomes that we know of those that the client wants, all four if it names none.
+fn outcomes(wanted: &[Symbol]) -> Vec<Symbol> {
+    let known = [outcome::ACCEPTED, outcome::REJECTED, outcome::RELEASED, outcome::MODIFIED];
+    if wanted.is_empty() {
+        return known.to_vec();
+    }
+    wanted.iter().filter(|symbol| known.contains(symbol)).cloned().collect()
+}
+
+/// The source of a durable subscription that was looked up (AM-7).
+pub(crate) fn of_subscription(address: String, settings: &NamedObjectSettings) -> Source {
+    let mut filter = Fields::new();
+    if let Some(selector) = &settings.selector {
+        filter.insert("jms-selector", Value::described(SELECTOR.0, selector.as_str()));
+    }
+    if settings.no_local {
+        filter.insert("no-local", Value::described(NO_LOCAL.0, Value::List(Vec::new())));
+    }
+    Source {
+        address: Some(address),
+        durable: TerminusDurability::UnsettledState,
+        expiry_policy: TerminusExpiryPolicy::Never,
+        distribution_mode: Some(distribution_mode::COPY),
+        filter: Some(filter).filter(|filter| !filter.is_empty()),
+        outcomes: outcomes(&[]),
+        capabilities: vec![Symbol::from_static("topic")],
+        ..Source::default()
+    }
+}
+
+/// The outcome that a delivery state is; what is none counts as released.
+pub(crate) fn settlement(state: &DeliveryState) -> Settlement {
+    match state {
+        DeliveryState::Accepted => Settlement::Accepted,
+        DeliveryState::Rejected { error } => Settlement::Rejected { reason: error.as_ref().map(reason) },
+        DeliveryState::Modified { delivery_failed, undeliverable_here, .. } => {
+            Settlement::Modified { failed: *delivery_failed, undeliverable_here: *undeliverable_here }
+        }
+        _ => Settlement::Released,
+    }
+}
+
+/// The delivery state that says an outcome.
+pub(crate) fn state(outcome: &Settlement) -> DeliveryState {
+    match *outcome {
+        Settlement::Accepted => DeliveryState::Accepted,
+        Settlement::Released => DeliveryState::Released,
+        Settlement::Modified { failed, undeliverable_here } => DeliveryState::from(Outcome::Modified {
+            delivery_failed: failed,
+            undeliverable_here,
+            message_annotations: None,
+        }),
+        Settlement::Rejected { .. } => DeliveryState::Rejected { error: None },
+    }
+}
+
+/// What a rejecting client says, in its words or by its condition.
+fn reason(error: &AmqpError) -> String {
+    match error.description.as_deref() {
+        Some(text) if !text.is_empty() => text.to_owned(),
+        _ => error.condition.as_str().to_owned(),
+    }
+}
