@@ -75,6 +75,11 @@ fn a_newer_format_is_refused() {
         for (name, offset) in &files {
             let mut content = disk.content(name).unwrap();
             content[*offset] = 2;
+            if name.ends_with(".seg") {
+                content[12..16].fill(0);
+                let checksum = crate::frame::Mask::of(super::ID).checksum(&content[..64]);
+                content[12..16].copy_from_slice(&checksum.to_le_bytes());
+            }
             disk.put(name, content);
         }
         let error = open_with(Arc::new(disk.clone()), tiny()).unwrap_err();

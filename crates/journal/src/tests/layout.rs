@@ -115,6 +115,51 @@ fn a_recycled_segment_shows_nothing_old() {
     assert!(opened.journal.segments()[0].number > crate::SegmentNumber::new(1, 15));
 }
 
+/// An old frame behind new ones has the very number that is expected there; only its generation gives it away.
+#[test]
+fn an_old_frame_with_the_expected_number_is_not_read() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    commit(&mut opened, &[b"one"]);
+    while opened.keeper.work().unwrap() != Work::Nothing {}
+    let torn = opened.journal.append(Label::kind(1), &[&[2; 3900]]).unwrap();
+    opened.journal.append(Label::kind(1), &[&[3; 32]]).unwrap();
+    let old = opened.journal.append(Label::kind(1), &[b"old"]).unwrap();
+    assert_eq!((old.lsn, old.location.offset), (Lsn(4), 4096 + 40 + 64));
+    let batch = opened.journal.take_batch().unwrap();
+    opened.writer.write(&[batch]).unwrap();
+    drop(opened);
+    disk.flip_bit("00000001.seg", torn.location.offset as usize, 0);
+
+    let (mut opened, payloads) = open(&disk).unwrap();
+    assert_eq!(payloads, [b"one"]);
+    let label = Label::kind(1);
+    let new = [opened.journal.append(label, &[]).unwrap(), opened.journal.append(label, &[]).unwrap()];
+    assert_eq!(opened.journal.segments()[1].file, "memory/00000002.seg", "the test needs the same file");
+    assert_eq!((new[1].lsn, new[1].location.offset + 32), (Lsn(3), old.location.offset));
+    let batch = opened.journal.take_batch().unwrap();
+    opened.writer.write(&[batch]).unwrap();
+    opened.writer.sync().unwrap();
+    drop(opened);
+    assert_eq!(open(&disk).unwrap().1, [b"one".as_slice(), b"", b""]);
+}
+
+/// A frame of the right generation at a wrong place, as a disk that writes to a wrong place would leave it.
+#[test]
+fn a_frame_with_another_number_is_damage() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    let frames = commit(&mut opened, &[b"one", b"two"]);
+    drop(opened);
+    let mut content = disk.content("00000001.seg").unwrap();
+    let at = |frame: usize| frames[frame].location.offset as usize;
+    content.copy_within(at(0)..at(1), at(1));
+    disk.put("00000001.seg", content);
+    let Err(crate::Error::Damage(damage)) = open(&disk) else { panic!("the damage is not seen") };
+    assert_eq!(damage.flaw, crate::Flaw::WrongFrame { expected: Lsn(2), found: Lsn(1) });
+    assert_eq!(damage.offset, u64::from(frames[1].location.offset));
+}
+
 #[test]
 fn batches_in_the_wrong_order_are_a_mistake_of_the_owner() {
     let mut opened = open(&MemDisk::new()).unwrap().0;

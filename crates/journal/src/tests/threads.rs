@@ -91,6 +91,8 @@ fn a_lone_batch_becomes_durable_and_is_marked() {
 fn a_failed_sync_is_told_once_and_ends_everything() {
     let disk = MemDisk::new();
     let mut opened = open(&disk).unwrap().0;
+    // The keeper must find nothing to do, so that the sync that fails is the log's.
+    opened.journal.append(Label::kind(1), &[b"takes the ready segment"]).unwrap();
     while opened.keeper.work().unwrap() != crate::Work::Nothing {}
     let (mut journal, writer, events) = start(opened);
     disk.inject(MemFault::FailSync(1));
