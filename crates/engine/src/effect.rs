@@ -250,27 +250,3 @@ impl Effect {
         }
     }
 }
-
-impl Effect {
-    /// The connection that it is for; `None` for the answer to an operator.
-    #[must_use]
-    pub const fn conn(&self) -> Option<ConnId> {
-        match self {
-            Self::Connected { conn }
-            | Self::ConnectRefused { conn, .. }
-            | Self::ProducerOpened { conn, .. }
-            | Self::ProducerCredit { conn, .. }
-            | Self::Published { conn, .. }
-            | Self::ConsumerOpened { conn, .. }
-            | Self::LinkRefused { conn, .. }
-            | Self::Settled { conn, .. }
-            | Self::Drained { conn, .. }
-            | Self::LinkClosed { conn, .. }
-            | Self::DetachLink { conn, .. }
-            | Self::SubscriptionFound { conn, .. }
-            | Self::SubscriptionDeleted { conn, .. } => Some(*conn),
-            Self::Deliver(delivery) => Some(delivery.conn),
-            Self::AdminReply { .. } => None,
-        }
-    }
-}

@@ -81,6 +81,8 @@ pub struct Engine {
     pub(crate) producers: Slots<Producer>,
     pub(crate) conns: BTreeMap<ConnId, Conn>,
     pub(crate) now: Now,
+    /// The disk has no room for more (DESIGN 7.3): what adds to it is refused, what takes from it goes on.
+    pub(crate) disk_full: bool,
     /// True while records of the journal are read back.
     pub(crate) replaying: bool,
     entropy: Entropy,
@@ -118,6 +120,7 @@ impl Engine {
             producers: Slots::default(),
             conns: BTreeMap::new(),
             now: Now::default(),
+            disk_full: false,
             replaying: false,
             entropy: Entropy::new(seed),
             tasks: VecDeque::new(),
@@ -166,6 +169,11 @@ impl Engine {
         });
         let mono = self.mono_timers.first().map(|&(at, _)| at);
         [wall, mono].into_iter().flatten().min()
+    }
+
+    /// Says whether the disk has no room for more.
+    pub const fn set_disk_full(&mut self, full: bool) {
+        self.disk_full = full;
     }
 
     fn perform(&mut self, command: Command) {

@@ -18,6 +18,7 @@ impl Engine {
     /// `STORE_FULL`, for a queue `QUEUE_FULL`; `JOIN_SPOOL_FULL` where evicting would overfill what joins still need.
     pub(crate) fn make_room(&mut self, key: StoreKey) -> Result<(), Refusal> {
         let Some(store) = self.store(key) else { return Ok(()) };
+        self.check_disk(store)?;
         self.check_spool(store)?;
         if !is_full(store) {
             return Ok(());
@@ -34,6 +35,15 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Refuses while the disk has no room; a temporary queue needs none.
+    fn check_disk(&self, store: &Store) -> Result<(), Refusal> {
+        if !self.disk_full || store.owner.is_some() {
+            return Ok(());
+        }
+        let text = "the disk of this broker is full: make room; consumers can go on";
+        Err(Refusal::new(Code::DiskFull, store.name.to_string(), text))
     }
 
     /// Refuses where the events held for joins have reached their limit (FWD-2).
