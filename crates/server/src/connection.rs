@@ -1,0 +1,192 @@
+//! One client connection: a socket, a front door, and the way to the core and back. Reading, writing, effects and
+//! time-outs go on side by side, so a peer that does not read never stops us from reading.
+
+use crate::clock::Clock;
+use crate::core::Input;
+use crate::door::Users;
+use bytes::{Buf, BytesMut};
+use postroad_amqp::Output;
+use postroad_amqp_codec::AmqpError;
+use postroad_amqp_codec::error::condition;
+use postroad_door_amqp::{Door, DoorConfig, Login};
+use postroad_engine::{Command, ConnId, Effect};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+
+/// Bytes read from a socket at once.
+const READ_SIZE: usize = 64 * 1024;
+/// Chunks written in one call.
+const WRITE_SLICES: usize = 64;
+
+/// What every connection needs.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// What the front door allows and says.
+    pub door: Arc<DoorConfig>,
+    /// Who may log in.
+    pub users: Arc<Users>,
+    /// The way to the core.
+    pub core: mpsc::UnboundedSender<Input>,
+    /// The clocks.
+    pub clock: Clock,
+    /// Turns true when the broker stops.
+    pub stop: watch::Receiver<bool>,
+}
+
+/// Serves a connection until it ends.
+pub async fn serve(stream: TcpStream, peer: SocketAddr, conn: ConnId, shared: Shared) {
+    let (effects, inbox) = mpsc::unbounded_channel();
+    if shared.core.send(Input::Register { conn, effects }).is_err() {
+        return;
+    }
+    let door = Door::new(conn, Arc::clone(&shared.door), peer.to_string(), shared.clock.mono());
+    let core = shared.core.clone();
+    let mut connection = Connection {
+        stream,
+        door,
+        shared,
+        inbox,
+        input: BytesMut::with_capacity(READ_SIZE),
+        output: Output::new(),
+        commands: Vec::new(),
+    };
+    if let Err(error) = connection.run().await {
+        tracing::debug!(%peer, %error, "connection lost");
+    }
+    // The core forgets the connection and returns what it held; should it be gone, there is nothing to return to.
+    let _ = core.send(Input::Unregister { conn });
+}
+
+struct Connection {
+    stream: TcpStream,
+    door: Door,
+    shared: Shared,
+    inbox: mpsc::UnboundedReceiver<Vec<Effect>>,
+    input: BytesMut,
+    output: Output,
+    commands: Vec<Command>,
+}
+
+/// What woke the connection.
+enum Woken {
+    Readable(io::Result<()>),
+    Writable(io::Result<()>),
+    Effects(Option<Vec<Effect>>),
+    Deadline,
+    Stop,
+}
+
+impl Connection {
+    async fn run(&mut self) -> io::Result<()> {
+        let mut stopping = false;
+        loop {
+            if self.output.is_empty() {
+                self.door.output(&mut self.output);
+            }
+            self.write()?;
+            if self.output.is_empty() && self.door.is_closed() {
+                return Ok(());
+            }
+            match self.wait(stopping).await {
+                Woken::Readable(ready) => {
+                    ready?;
+                    if !self.read()? {
+                        return Ok(());
+                    }
+                }
+                Woken::Writable(ready) => ready?,
+                Woken::Effects(Some(effects)) => self.take_effects(effects),
+                Woken::Effects(None) => return Ok(()),
+                Woken::Deadline => self.door.deadline(self.shared.clock.mono(), &mut self.commands),
+                Woken::Stop => {
+                    stopping = true;
+                    let error = AmqpError::new(condition::CONNECTION_FORCED, "the broker is stopping");
+                    self.door.shut_down(error);
+                }
+            }
+            self.log_in();
+            self.send_commands();
+        }
+    }
+
+    async fn wait(&mut self, stopping: bool) -> Woken {
+        let deadline = self.door.next_deadline().map(|mono| self.shared.clock.instant(mono));
+        let timer = async {
+            match deadline {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let blocked = !self.output.is_empty();
+        tokio::select! {
+            effects = self.inbox.recv() => Woken::Effects(effects),
+            ready = self.stream.readable() => Woken::Readable(ready),
+            ready = self.stream.writable(), if blocked => Woken::Writable(ready),
+            () = timer => Woken::Deadline,
+            _ = self.shared.stop.wait_for(|stop| *stop), if !stopping => Woken::Stop,
+        }
+    }
+
+    /// Reads what is there; false at the end of the stream.
+    fn read(&mut self) -> io::Result<bool> {
+        self.input.reserve(READ_SIZE);
+        match self.stream.try_read_buf(&mut self.input) {
+            Ok(0) => Ok(false),
+            Ok(_) => {
+                self.door.input(self.shared.clock.mono(), &mut self.input, &mut self.commands);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes as much as the socket takes.
+    fn write(&mut self) -> io::Result<()> {
+        while !self.output.is_empty() {
+            let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
+            let filled = self.output.chunks_vectored(&mut slices);
+            match self.stream.try_write_vectored(&slices[..filled]) {
+                Ok(written) => self.output.advance(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            if self.output.is_empty() {
+                self.door.output(&mut self.output);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_effects(&mut self, effects: Vec<Effect>) {
+        let mut next = Some(effects);
+        while let Some(effects) = next {
+            for effect in effects {
+                self.door.effect(effect, &mut self.commands);
+            }
+            next = self.inbox.try_recv().ok();
+        }
+    }
+
+    fn log_in(&mut self) {
+        let Some(request) = self.door.poll_login() else { return };
+        let admitted = self.shared.users.admit(&request.user, request.password.as_str());
+        if !admitted {
+            tracing::warn!(user = %request.user, "login refused");
+        }
+        let login = if admitted { Login::Accepted } else { Login::Refused };
+        self.door.login_result(login, &mut self.commands);
+        // What the client sent behind its credentials waits in the buffer.
+        self.door.input(self.shared.clock.mono(), &mut self.input, &mut self.commands);
+    }
+
+    fn send_commands(&mut self) {
+        if !self.commands.is_empty() {
+            // A core that is gone ends the connection by dropping its effects' sender.
+            let _ = self.shared.core.send(Input::Commands(std::mem::take(&mut self.commands)));
+        }
+    }
+}

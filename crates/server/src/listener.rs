@@ -1,0 +1,78 @@
+//! Listeners: sockets that are bound before anything else is promised, and the loops that accept from them.
+
+use crate::connection::{self, Shared};
+use postroad_engine::ConnId;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1_024;
+/// How long accepting rests after an error such as too many open files.
+const REST: Duration = Duration::from_millis(100);
+
+/// Numbers and counts connections over all listeners.
+#[derive(Debug)]
+pub struct Connections {
+    next: AtomicU64,
+    open: AtomicUsize,
+    limit: usize,
+}
+
+impl Connections {
+    /// At most `limit` connections at once.
+    #[must_use]
+    pub const fn new(limit: usize) -> Self {
+        Self { next: AtomicU64::new(1), open: AtomicUsize::new(0), limit }
+    }
+}
+
+/// Binds a listening socket.
+///
+/// # Errors
+/// If the address is taken or not this machine's.
+pub fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for old connections to time out in the system.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG.try_into().unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+/// Accepts AMQP connections until the broker stops. Runs within a `LocalSet`.
+pub async fn accept(listener: TcpListener, connections: Arc<Connections>, mut shared: Shared) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = shared.stop.wait_for(|stop| *stop) => return,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection can't be accepted");
+                tokio::time::sleep(REST).await;
+                continue;
+            }
+        };
+        if connections.open.fetch_add(1, Ordering::Relaxed) >= connections.limit {
+            connections.open.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!(%peer, limit = connections.limit, "too many connections: one was refused");
+            continue;
+        }
+        // Everything that is ready goes out in one write, so waiting for more would only add latency.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%peer, %error, "TCP_NODELAY can't be set");
+        }
+        let conn = ConnId(connections.next.fetch_add(1, Ordering::Relaxed));
+        let (shared, connections) = (shared.clone(), Arc::clone(&connections));
+        tokio::task::spawn_local(async move {
+            connection::serve(stream, peer, conn, shared).await;
+            connections.open.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+}

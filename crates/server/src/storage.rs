@@ -1,0 +1,172 @@
+//! The journal under the engine: reading it back at the start, appending steps, and what became durable.
+
+use postroad_engine::{Engine, Step, StepBytes};
+use postroad_journal::{
+    AppendError, Error, Event, FileDisk, JournalId, Label, Lsn, Options, Recovered, Recovery, Space, Stop, Writer,
+};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Kind of the frames that hold a step: a list of records.
+const KIND_STEP: u8 = 1;
+
+/// Why the stored state can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// The data folder can't be made or entered.
+    #[error("the data folder {} can't be used: {source}", folder.display())]
+    Folder {
+        /// The data folder.
+        folder: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The journal can't be opened or read.
+    #[error("the data in {} can't be used: {source}", folder.display())]
+    Journal {
+        /// The data folder.
+        folder: PathBuf,
+        /// What is wrong, with file and offset where there is one.
+        source: Error,
+    },
+    /// A frame is sound but is no list of records that this version knows.
+    #[error("frame {lsn} in {} can't be read by this version: {reason}", folder.display())]
+    Record {
+        /// The data folder.
+        folder: PathBuf,
+        /// Which frame.
+        lsn: Lsn,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The threads of the journal can't be started.
+    #[error("the journal's threads can't be started: {0}")]
+    Threads(#[source] std::io::Error),
+}
+
+/// The journal of a running broker.
+#[derive(Debug)]
+pub struct Storage {
+    journal: postroad_journal::Journal,
+    writer: Writer,
+    /// Steps that found no segment ready, in order.
+    waiting: VecDeque<StepBytes>,
+    /// Frames on their way to the disk, with the last step that each batch holds.
+    on_the_way: VecDeque<(Lsn, Step)>,
+    durable: Step,
+}
+
+impl Storage {
+    /// Opens the journal in `folder`, replays it into `engine`, and starts the writing threads.
+    ///
+    /// # Errors
+    /// [`StorageError`] when the data is locked, damaged, or of a newer format.
+    pub fn open(
+        folder: &Path,
+        options: Options,
+        engine: &mut Engine,
+        seed: [u8; 16],
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Result<(Self, Recovered), StorageError> {
+        let journal_error = |source| StorageError::Journal { folder: folder.to_owned(), source };
+        let disk = FileDisk::new(folder)
+            .map_err(|source| StorageError::Folder { folder: folder.to_owned(), source })?;
+        let mut recovery =
+            Recovery::open(Arc::new(disk), options, JournalId(seed)).map_err(journal_error)?;
+        while let Some(frame) = recovery.next_frame().map_err(journal_error)? {
+            let lsn = frame.lsn;
+            let unknown = |reason| StorageError::Record { folder: folder.to_owned(), lsn, reason };
+            if frame.label.kind != KIND_STEP {
+                return Err(unknown(format!("its kind is {}", frame.label.kind)));
+            }
+            let records =
+                postroad_record::decode_step(frame.payload).map_err(|error| unknown(error.to_string()))?;
+            for record in records {
+                engine.replay(record);
+            }
+        }
+        let opened = recovery.finish().map_err(journal_error)?;
+        engine.recovered(matches!(opened.recovered.stop, Stop::Clean | Stop::New));
+        let pass_on = move |event| {
+            // The receiver ends only with the broker; then nobody waits for this any more.
+            let _ = events.send(event);
+        };
+        let writer = Writer::start(opened.writer, opened.keeper, pass_on).map_err(StorageError::Threads)?;
+        let storage = Self {
+            journal: opened.journal,
+            writer,
+            waiting: VecDeque::new(),
+            on_the_way: VecDeque::new(),
+            durable: Step(0),
+        };
+        Ok((storage, opened.recovered))
+    }
+
+    /// Appends steps behind those that wait, as far as there is room, and hands what was appended to the writer.
+    ///
+    /// # Errors
+    /// If the journal has failed; the broker must end.
+    pub fn append(&mut self, steps: impl Iterator<Item = StepBytes>) -> Result<(), Error> {
+        self.waiting.extend(steps);
+        let mut last = None;
+        while let Some(step) = self.waiting.front() {
+            match self.journal.append(Label::kind(KIND_STEP), &[&step.payload]) {
+                Ok(appended) => last = Some((appended.lsn, step.step)),
+                Err(AppendError::NotReady { .. } | AppendError::NoSpace { .. }) => break,
+                Err(AppendError::PreviousIo) => return Err(Error::PreviousIo),
+                // Invariant: a step holds one message of at most max_message_size, far below max_payload, and
+                // nothing is appended after the clean stop.
+                Err(error) => {
+                    tracing::error!(%error, "a step can't be appended");
+                    return Err(Error::PreviousIo);
+                }
+            }
+            self.waiting.pop_front();
+        }
+        self.on_the_way.extend(last);
+        if let Some(batch) = self.journal.take_batch() {
+            self.writer.submit(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that every frame up to `lsn` is durable, and says up to which step that is everything.
+    pub fn became_durable(&mut self, lsn: Lsn) -> Step {
+        while let Some(&(_, step)) = self.on_the_way.front().filter(|&&(last, _)| last <= lsn) {
+            self.durable = step;
+            self.on_the_way.pop_front();
+        }
+        self.durable
+    }
+
+    /// Whether steps wait for a segment, or frames for the disk.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.on_the_way.is_empty()
+    }
+
+    /// Whether the disk has no room for another segment.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self.journal.space(), Space::Full { .. })
+    }
+
+    /// Writes the clean stop, waits for the disk, and ends the threads.
+    ///
+    /// # Errors
+    /// If the journal has failed, before or now.
+    pub fn stop(mut self) -> Result<(), Error> {
+        match self.journal.append_clean_stop()? {
+            Ok(_) => {
+                if let Some(batch) = self.journal.take_batch() {
+                    self.writer.submit(batch)?;
+                }
+            }
+            // Without room for the mark the next start renews the stores' identities, which is always right.
+            Err(error) => tracing::warn!(%error, "the clean stop can't be marked"),
+        }
+        self.writer.stop()
+    }
+}
