@@ -21,7 +21,7 @@ use crate::segments::{Segment, SegmentFile, Segments, Table};
 /// A frame that survived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its number.
+    /// Its number: one more than that of the frame before, or two where a clean stop lies between.
     pub lsn: Lsn,
     /// What the owner said about it.
     pub label: Label,

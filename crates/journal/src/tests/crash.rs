@@ -36,7 +36,7 @@ fn check(disk: &MemDisk, model: &mut Model) {
 
 #[test]
 fn a_crash_at_every_operation_loses_nothing_confirmed() {
-    for seed in 0..6 {
+    for seed in 0..4 {
         for crash_at in 1.. {
             let mut model = Model::default();
             let disk = MemDisk::new();
@@ -60,7 +60,7 @@ fn a_stop_in_order_is_told_from_a_crash() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Life after life, each ended by a crash, a kill or in order: frames that an earlier life has left
     /// behind a cut are never taken for frames of a later one.

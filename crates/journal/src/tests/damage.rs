@@ -36,7 +36,7 @@ fn replayed_files(disk: &MemDisk) -> Vec<(String, SegmentNumber)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A flipped bit in any frame that recovery reads is found in that very frame.
     #[test]

@@ -32,7 +32,7 @@ fn write_sample() -> MemDisk {
     let label = Label { log: LogId(0x0102_0304), kind: 239, version: 9 };
     opened.journal.append(label, &[b"of another log"]).unwrap();
     // The stop holds the identity of a file, which in memory is made of small numbers.
-    opened.journal.append_clean_stop().unwrap().unwrap();
+    opened.journal.append_clean_stop().unwrap();
     super::flush(&mut opened).unwrap();
     disk
 }

@@ -8,10 +8,10 @@ use crate::{
 };
 
 fn stop(mut opened: Opened) {
-    opened.journal.append_clean_stop().unwrap().unwrap();
+    opened.journal.append_clean_stop().unwrap();
     flush(&mut opened).unwrap();
     assert_eq!(opened.journal.append(crate::Label::kind(1), &[b"late"]), Err(AppendError::Stopped));
-    assert_eq!(opened.journal.append_clean_stop().unwrap(), Err(AppendError::Stopped));
+    assert_eq!(opened.journal.append_clean_stop(), Err(AppendError::Stopped));
 }
 
 #[test]

@@ -192,7 +192,7 @@ impl<'a> Owner<'a> {
             self.model.confirmed = self.opened.journal.durable();
             self.keep()?;
         }
-        while matches!(self.opened.journal.append_clean_stop()?, Err(AppendError::NotReady { .. })) {
+        while matches!(self.opened.journal.append_clean_stop(), Err(AppendError::NotReady { .. })) {
             self.keep()?;
         }
         super::flush(&mut self.opened)?;
