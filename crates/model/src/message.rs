@@ -236,7 +236,8 @@ fn keep_allowed(annotations: &[u8], out: &mut BytesMut) -> Result<(), DecodeErro
     for entry in map_entries(annotations)? {
         let entry = entry?;
         if let Some(key) = entry.key.as_str().filter(|_| allowed(entry.key)) {
-            kept.push((key, entry.value_ref()?));
+            // Copied as it is encoded, so that its type stays what it was.
+            kept.push((key, ValueRef::Other(entry.value)));
         }
     }
     write_message_annotations(out, None, kept.iter().copied())
