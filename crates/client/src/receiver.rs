@@ -73,6 +73,8 @@ pub(crate) struct ReceiverState {
     /// What the link keeps granted by itself; 0 when the user gives credit.
     auto: u64,
     second: bool,
+    /// What the broker has settled after us and nobody has asked for; collected only if `second`.
+    settled: VecDeque<RangeInclusive<u64>>,
     queue: VecDeque<Delivery>,
     /// A delivery of which more pieces are to come.
     partial: Option<(Delivery, BytesMut)>,
@@ -108,6 +110,14 @@ impl ReceiverState {
     fn add(&mut self, delivery: Delivery) {
         self.received = delivery.number + 1;
         self.queue.push_back(delivery);
+    }
+
+    /// Keeps what the broker has settled, next to what it settled before.
+    fn keep_settled(&mut self, first: u64, last: u64) {
+        match self.settled.back_mut() {
+            Some(back) if *back.end() + 1 == first => *back = *back.start()..=last,
+            _ => self.settled.push_back(first..=last),
+        }
     }
 
     fn give_up(&mut self, number: u64) {
@@ -157,6 +167,17 @@ impl State {
             }
         }
         waiters.wake();
+    }
+
+    /// The broker has settled a range of deliveries: with receiver-settle-mode second, its word that they are done.
+    pub(crate) fn on_settled(&mut self, id: LinkId, first: u64, last: u64) {
+        let Some(Link { end: LinkEnd::Receiver(receiver), waiters, .. }) = self.links.get_mut(&id) else {
+            return;
+        };
+        if receiver.second {
+            receiver.keep_settled(first, last);
+            waiters.wake();
+        }
     }
 
     fn receiver(&mut self, id: LinkId) -> Result<&mut ReceiverState, Error> {
@@ -327,6 +348,30 @@ impl Receiver {
     /// As [`accept`](Self::accept).
     pub fn settle(&self, range: RangeInclusive<u64>, state: DeliveryState) -> Result<(), Error> {
         self.link.connection.shared.act(|shared| shared.settle(self.link.id, &range, state))
+    }
+
+    /// Waits for the broker to settle deliveries after us, and says which: only with
+    /// [`receiver_settle_mode`](crate::ReceiverOptions::receiver_settle_mode) second (part 2, section 2.6.12). Every
+    /// delivery is told once, so what is never asked for is kept.
+    ///
+    /// # Errors
+    /// [`Error::LinkDetached`], or why the connection is gone. What had come before is told first.
+    pub async fn settled(&self) -> Result<RangeInclusive<u64>, Error> {
+        let id = self.link.id;
+        let told = self.link.connection.shared.until(Some(id), |state| {
+            let range = state.receiver(id)?.settled.pop_front();
+            if range.is_none() {
+                state.usable(id)?;
+            }
+            Ok(range)
+        });
+        told.await
+    }
+
+    /// As [`settled`](Self::settled), without waiting.
+    #[must_use]
+    pub fn try_settled(&self) -> Option<RangeInclusive<u64>> {
+        self.link.connection.shared.lock().receiver(self.link.id).ok()?.settled.pop_front()
     }
 
     /// Detaches and waits for the answer: a durable subscription stays.

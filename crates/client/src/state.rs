@@ -172,6 +172,9 @@ impl State {
             }
             Event::Credit { link, limit, drain, .. } => self.on_credit(link, limit, drain),
             Event::SenderFlow { link, limit, drained, .. } => self.on_sender_flow(link, limit, drained),
+            Event::SenderState { link, first, last, settled: true, .. } => {
+                self.on_settled(link, first, last);
+            }
             Event::Sendable { link } => self.wake_link(link),
             Event::RemoteOpen(open) => self.on_open(open),
             Event::Begun { .. } => {

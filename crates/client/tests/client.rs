@@ -160,6 +160,13 @@ async fn every_way_to_settle_is_told() {
     receiver.release(1..=1).unwrap();
     receiver.reject(2..=2, None).unwrap();
     receiver.modify(3..=3, true, false).unwrap();
+    let mut next = 0;
+    while next < 4 {
+        let range = receiver.settled().await.unwrap();
+        assert_eq!(*range.start(), next);
+        next = range.end() + 1;
+    }
+    assert_eq!(receiver.try_settled(), None);
     receiver.close().await.unwrap();
     let modified = DeliveryState::Modified {
         delivery_failed: true,
