@@ -158,7 +158,7 @@ impl Storage {
     /// # Errors
     /// If the journal has failed, before or now.
     pub fn stop(mut self) -> Result<(), Error> {
-        match self.journal.append_clean_stop()? {
+        match self.journal.append_clean_stop() {
             Ok(_) => {
                 if let Some(batch) = self.journal.take_batch() {
                     self.writer.submit(batch)?;
