@@ -1,0 +1,186 @@
+//! Random histories of clients that keep the protocol: small windows, drains, links that come and go, lost sockets. A
+//! naive model says what must be left on the queue in the end.
+
+mod support;
+
+use postroad_amqp::{Config, LinkId};
+use postroad_amqp_codec::state::DeliveryState;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use support::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Send so many messages in one turn.
+    Send(usize),
+    /// Give a receiver so much more credit than it has used, in several frames of one turn.
+    Credit(usize, Vec<(u64, bool)>),
+    /// Settle what a receiver holds, by the outcome's number, waiting for the broker or not.
+    Settle(usize, u8, bool),
+    Detach(usize),
+    Cut(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let credits = || prop::collection::vec((0u64..12, any::<bool>()), 1..4);
+    prop_oneof![
+        4 => (1usize..9).prop_map(Step::Send),
+        6 => (0usize..2, credits()).prop_map(|(who, credits)| Step::Credit(who, credits)),
+        4 => (0usize..2, 0u8..3, any::<bool>()).prop_map(|(who, outcome, wait)| Step::Settle(who, outcome, wait)),
+        1 => (0usize..2).prop_map(Step::Detach),
+        1 => (0usize..2).prop_map(Step::Cut),
+    ]
+}
+
+struct Receiver {
+    client: usize,
+    link: LinkId,
+    received: u64,
+    held: Vec<(u64, String)>,
+}
+
+struct History {
+    world: World,
+    publisher: usize,
+    sender: LinkId,
+    sent: usize,
+    receivers: Vec<Receiver>,
+    finished: BTreeSet<String>,
+}
+
+fn small_window() -> Config {
+    Config { container_id: "r".into(), incoming_window: 3, ..Config::default() }
+}
+
+impl History {
+    fn new() -> Self {
+        let mut world = world();
+        let redelivery =
+            postroad_model::settings::RedeliverySettings { max_delivery_attempts: -1, ..Default::default() };
+        world.queue("q", postroad_model::settings::QueueSettings { redelivery, ..Default::default() });
+        let publisher = world.connect("p");
+        let sender = world.sender(publisher, "q");
+        let receivers = (0..2).map(|_| Self::receiver(&mut world)).collect();
+        Self { world, publisher, sender, sent: 0, receivers, finished: BTreeSet::new() }
+    }
+
+    fn receiver(world: &mut World) -> Receiver {
+        let client = world.connect_with(small_window());
+        let link = world.receiver(client, "q", 0);
+        world.lines(client);
+        Receiver { client, link, received: 0, held: Vec::new() }
+    }
+
+    fn take(&mut self, who: usize) {
+        let receiver = &mut self.receivers[who];
+        for line in self.world.lines(receiver.client) {
+            let Some((number, body)) = line.strip_prefix("r#").and_then(|rest| rest.split_once(' ')) else {
+                continue;
+            };
+            let Ok(number) = number.parse::<u64>() else { continue };
+            let body = body.split(' ').next().unwrap().to_owned();
+            assert_eq!(number, receiver.received, "deliveries are numbered without holes");
+            assert!(!self.finished.contains(&body), "{body} was accepted and comes again");
+            receiver.received += 1;
+            receiver.held.push((number, body));
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Send(count) => {
+                for _ in 0..count {
+                    let message = encode(&text(&format!("m{}", self.sent)));
+                    self.world.clients[self.publisher].amqp.send(self.sender, &head(), &[message]).unwrap();
+                    self.sent += 1;
+                }
+                self.world.run();
+            }
+            Step::Credit(who, credits) => {
+                let Receiver { client, link, received, .. } = self.receivers[who];
+                for (credit, drain) in credits {
+                    let mut out = postroad_amqp::Output::new();
+                    let client = &mut self.world.clients[client];
+                    client.amqp.flow_receiver(link, received + credit, drain).unwrap();
+                    client.amqp.poll_output(&mut out);
+                    client.feed(&mut out);
+                }
+                self.world.run();
+            }
+            Step::Settle(who, outcome, wait) => self.settle(who, outcome, wait),
+            Step::Detach(who) => {
+                let Receiver { client, link, .. } = self.receivers[who];
+                self.world.detach(client, link, true);
+                self.take(who);
+                let link = self.world.receiver(client, "q", 0);
+                self.receivers[who] = Receiver { client, link, received: 0, held: Vec::new() };
+                self.world.lines(client);
+            }
+            Step::Cut(who) => {
+                self.world.cut(self.receivers[who].client);
+                self.receivers[who] = Self::receiver(&mut self.world);
+            }
+        }
+        (0..2).for_each(|who| self.take(who));
+    }
+
+    fn settle(&mut self, who: usize, outcome: u8, wait: bool) {
+        let state = match outcome {
+            0 => DeliveryState::Released,
+            1 => DeliveryState::Modified {
+                delivery_failed: true,
+                undeliverable_here: false,
+                message_annotations: None,
+            },
+            _ => DeliveryState::Accepted,
+        };
+        let Receiver { client, link, ref mut held, .. } = self.receivers[who];
+        let Some((first, last)) = held.first().zip(held.last()).map(|(first, last)| (first.0, last.0)) else {
+            return;
+        };
+        let held = std::mem::take(held);
+        if state == DeliveryState::Accepted {
+            self.finished.extend(held.into_iter().map(|(_, body)| body));
+        }
+        self.world.clients[client].amqp.settle_incoming(link, first, last, Some(state), !wait).unwrap();
+        self.world.run();
+    }
+
+    /// What is left is what was not accepted, each once.
+    fn finish(mut self) {
+        for who in 0..2 {
+            self.world.cut(self.receivers[who].client);
+        }
+        let a = self.world.connect("last");
+        let link = self.world.receiver(a, "q", 0);
+        self.world.lines(a);
+        self.world.drain(a, link, 1_000);
+        let mut left = Vec::new();
+        for line in self.world.lines(a) {
+            if let Some((_, body)) = line.split_once(' ').filter(|_| line.starts_with("r#")) {
+                left.push(body.split(' ').next().unwrap().to_owned());
+            }
+        }
+        let all: BTreeSet<String> = (0..self.sent).map(|n| format!("m{n}")).collect();
+        let expected: BTreeSet<String> = all.difference(&self.finished).cloned().collect();
+        assert_eq!(left.len(), expected.len(), "{left:?}");
+        assert_eq!(left.into_iter().collect::<BTreeSet<_>>(), expected);
+    }
+}
+
+fn head() -> postroad_amqp::Delivery {
+    let tag = postroad_amqp_codec::performative::DeliveryTag::from_number(1);
+    postroad_amqp::Delivery { tag, ..postroad_amqp::Delivery::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(5), ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_message_is_accepted_once_or_left(steps in prop::collection::vec(step(), 0..40)) {
+        let mut history = History::new();
+        steps.into_iter().for_each(|step| history.step(step));
+        history.finish();
+    }
+}

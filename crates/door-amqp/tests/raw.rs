@@ -1,0 +1,202 @@
+//! What a peer writes by hand: everything at once, and anything at all.
+
+mod support;
+
+use postroad_amqp_codec::Encode;
+use postroad_amqp_codec::frame::write_frame;
+use postroad_amqp_codec::performative::{
+    Attach, Begin, Close, Detach, Disposition, End, Flow, Open, Role, Transfer,
+};
+use postroad_amqp_codec::state::{DeliveryState, Outcome};
+use proptest::prelude::*;
+use support::*;
+
+const HEADER: &[u8] = b"AMQP\0\x01\0\0";
+
+fn put(out: &mut Vec<u8>, channel: u16, body: &impl Encode, payload: &[u8]) {
+    write_frame(out, channel, body, payload.len());
+    out.extend_from_slice(payload);
+}
+
+fn open() -> Open {
+    Open { container_id: "raw".into(), ..Open::default() }
+}
+
+fn begin() -> Begin {
+    Begin { incoming_window: 1_000, outgoing_window: 1_000, ..Begin::default() }
+}
+
+fn sender(handle: u32, address: &str) -> Attach {
+    Attach { handle, initial_delivery_count: Some(0), ..send_to(address) }
+}
+
+fn receiver(handle: u32, address: &str) -> Attach {
+    Attach { handle, ..receive_from("r", address) }
+}
+
+fn credit(handle: u32, credit: u32, drain: bool) -> Flow {
+    Flow {
+        next_incoming_id: Some(0),
+        incoming_window: 1_000,
+        outgoing_window: 1_000,
+        handle: Some(handle),
+        delivery_count: Some(0),
+        link_credit: Some(credit),
+        drain,
+        ..Flow::default()
+    }
+}
+
+#[test]
+fn what_comes_before_the_open_is_answered_is_kept() {
+    let mut world = world();
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &begin(), &[]);
+    put(&mut bytes, 0, &sender(0, "orders"), &[]);
+    put(&mut bytes, 0, &receiver(1, "orders"), &[]);
+    put(&mut bytes, 0, &credit(1, 10, false), &[]);
+    let a = world.raw_client(&bytes);
+    assert_eq!(world.clients[a].frames(), ["open", "begin", "attach", "attach", "flow"]);
+    let mut bytes = Vec::new();
+    put(&mut bytes, 0, &Detach { handle: 1, closed: true, error: None }, &[]);
+    put(&mut bytes, 0, &End::default(), &[]);
+    put(&mut bytes, 0, &Close::default(), &[]);
+    world.clients[a].feed_bytes(&bytes);
+    world.run();
+    assert_eq!(world.clients[a].frames(), ["end", "close"]);
+    assert!(world.clients[a].door.is_closed());
+}
+
+/// Frames of any kind, mostly where they make sense.
+#[derive(Clone, Debug)]
+enum Step {
+    Begin(u16),
+    Sender(u32, &'static str),
+    Receiver(u32, &'static str),
+    Flow(u32, u32, bool),
+    Transfer(u32, bool, bool, bool, Vec<u8>),
+    Dispose(u32, u32, bool, u8),
+    Detach(u32, bool),
+    End,
+    Close,
+    Junk(Vec<u8>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let address = || {
+        prop_oneof![
+            Just("orders"),
+            Just("tiny"),
+            Just("prices"),
+            Just("nowhere"),
+            Just("DLQ"),
+            Just("auto.x")
+        ]
+    };
+    prop_oneof![
+        1 => (0u16..2).prop_map(Step::Begin),
+        3 => (0u32..4, address()).prop_map(|(handle, address)| Step::Sender(handle, address)),
+        3 => (0u32..4, address()).prop_map(|(handle, address)| Step::Receiver(handle, address)),
+        6 => (0u32..4, 0u32..20, any::<bool>()).prop_map(|(h, credit, drain)| Step::Flow(h, credit, drain)),
+        9 => (0u32..4, prop::bool::weighted(0.2), any::<bool>(), prop::bool::weighted(0.1), prop::collection::vec(any::<u8>(), 0..40))
+            .prop_map(|(h, more, settled, aborted, body)| Step::Transfer(h, more, settled, aborted, body)),
+        6 => (0u32..20, 0u32..5, any::<bool>(), 0u8..8).prop_map(|(f, n, s, k)| Step::Dispose(f, n, s, k)),
+        2 => (0u32..4, any::<bool>()).prop_map(|(handle, closed)| Step::Detach(handle, closed)),
+        1 => Just(Step::End),
+        1 => Just(Step::Close),
+        1 => prop::collection::vec(any::<u8>(), 0..30).prop_map(Step::Junk),
+    ]
+}
+
+fn write(step: Step, next_id: &mut u32, out: &mut Vec<u8>) {
+    match step {
+        Step::Begin(channel) => put(out, channel, &begin(), &[]),
+        Step::Sender(handle, address) => put(out, 0, &sender(handle, address), &[]),
+        Step::Receiver(handle, address) => put(out, 0, &receiver(handle, address), &[]),
+        Step::Flow(handle, count, drain) => put(out, 0, &credit(handle, count, drain), &[]),
+        Step::Transfer(handle, more, settled, aborted, body) => {
+            let body = if body.len() > 4 { encode(&text("x")).to_vec() } else { body };
+            let id = *next_id;
+            *next_id += u32::from(!more);
+            let frame = Transfer {
+                handle,
+                delivery_id: Some(id),
+                delivery_tag: Some(postroad_amqp_codec::performative::DeliveryTag::from_number(id.into())),
+                settled: Some(settled),
+                more,
+                aborted,
+                ..Transfer::default()
+            };
+            put(out, 0, &frame, &body);
+        }
+        Step::Dispose(first, count, settled, kind) => {
+            let txn_id = bytes::Bytes::from_static(b"t");
+            let state = match kind {
+                0 => None,
+                1 => Some(DeliveryState::Accepted),
+                2 => Some(DeliveryState::Released),
+                3 => Some(DeliveryState::Rejected { error: None }),
+                4 => Some(DeliveryState::Received { section_number: 0, section_offset: 0 }),
+                5 => Some(DeliveryState::Transactional { txn_id, outcome: Some(Outcome::Accepted) }),
+                6 => Some(DeliveryState::Declared { txn_id }),
+                _ => Some(DeliveryState::Modified {
+                    delivery_failed: true,
+                    undeliverable_here: true,
+                    message_annotations: None,
+                }),
+            };
+            let last = Some(first + count);
+            let frame =
+                Disposition { role: Role::Receiver, first, last, settled, state, ..Disposition::default() };
+            put(out, 0, &frame, &[]);
+        }
+        Step::Detach(handle, closed) => put(out, 0, &Detach { handle, closed, error: None }, &[]),
+        Step::End => put(out, 0, &End::default(), &[]),
+        Step::Close => put(out, 0, &Close::default(), &[]),
+        Step::Junk(bytes) => out.extend_from_slice(&bytes),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(11), ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_frames_are_survived_and_leave_a_broker_that_serves(
+        steps in prop::collection::vec(prop::collection::vec(step(), 1..8), 0..12),
+        cut in any::<bool>(),
+    ) {
+        let mut world = world();
+        let mut bytes = HEADER.to_vec();
+        put(&mut bytes, 0, &open(), &[]);
+        put(&mut bytes, 0, &begin(), &[]);
+        put(&mut bytes, 0, &sender(0, "orders"), &[]);
+        put(&mut bytes, 0, &receiver(1, "orders"), &[]);
+        let a = world.raw_client(&bytes);
+        let mut next_id = 0;
+        for batch in steps {
+            let mut bytes = Vec::new();
+            batch.into_iter().for_each(|step| write(step, &mut next_id, &mut bytes));
+            world.clients[a].feed_bytes(&bytes);
+            world.run();
+        }
+        if cut {
+            world.cut(a);
+        }
+        let b = world.connect("b");
+        let sender = world.sender(b, "orders");
+        world.send(b, sender, &text("x"));
+        prop_assert_eq!(world.lines(b), ["orders#0 accepted"]);
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200), header in any::<bool>()) {
+        let mut world = world();
+        let mut input = if header { HEADER.to_vec() } else { Vec::new() };
+        input.extend_from_slice(&bytes);
+        let a = world.raw_client(&input);
+        world.cut(a);
+        world.connect("b");
+    }
+}
