@@ -117,8 +117,7 @@ fn parse_options(whole: &str, text: &str) -> Result<Options, Refusal> {
         match key {
             "priority" => options.priority = optional(whole, key, value, |n: &u8| *n <= 9)?,
             "persistence" => {
-                options.durable =
-                    optional(whole, key, value, |n: &u8| (1..=2).contains(n))?.map(|n| n == 2);
+                options.durable = optional(whole, key, value, |n: &u8| (1..=2).contains(n))?.map(|n| n == 2);
             }
             "expiry" => options.expiry_ms = optional(whole, key, value, |_: &u64| true)?,
             // MQ's own keys have no meaning here, but programs that carry them must go on (ADR-8).

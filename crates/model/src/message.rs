@@ -261,7 +261,9 @@ fn id_text(id: ValueRef<'_>) -> String {
         ValueRef::Text(text) | ValueRef::Symbol(text) => text.to_owned(),
         ValueRef::Uint(number) => format!("ulong:{number}"),
         ValueRef::Uuid(bytes) => format!("uuid:{}", uuid::Uuid::from_bytes(bytes)),
-        ValueRef::Binary(bytes) => bytes.iter().fold(String::from("binary:"), |text, b| format!("{text}{b:02x}")),
+        ValueRef::Binary(bytes) => {
+            bytes.iter().fold(String::from("binary:"), |text, b| format!("{text}{b:02x}"))
+        }
         other => format!("{other:?}"),
     }
 }
@@ -318,7 +320,8 @@ mod tests {
         assert_eq!(incoming.to.as_deref(), Some("orders"));
         let bare = incoming.message.bare();
         assert!(encoded.ends_with(&bare) && !bare.is_empty());
-        let again = Message::from_stored(incoming.message.bytes().clone(), incoming.message.annotations_len());
+        let again =
+            Message::from_stored(incoming.message.bytes().clone(), incoming.message.annotations_len());
         assert_eq!(again.unwrap(), incoming.message);
     }
 

@@ -6,7 +6,7 @@
 use crate::clock::Clock;
 use crate::connection::Shared;
 use crate::core::{Core, CoreError, Input};
-use crate::define::define;
+use crate::define::{define, redefine};
 use crate::door::{Users, door_config};
 use crate::http::{Access, AdminHandle, ServerInfo};
 use crate::listener::{Connections, accept, bind};
@@ -38,6 +38,7 @@ struct Bound {
 pub struct Broker {
     addresses: Vec<(Protocol, SocketAddr)>,
     recovered: Recovered,
+    admin: AdminHandle,
     core: mpsc::UnboundedSender<Input>,
     stop: watch::Sender<bool>,
     ended: oneshot::Receiver<Result<(), CoreError>>,
@@ -78,10 +79,11 @@ impl Broker {
         let core_task = Core::new(engine, storage, clock, inbox, admin_inbox, journal_inbox);
         let addresses = bound.iter().map(|b| (b.protocol, b.address)).collect();
         let (report, ended) = oneshot::channel();
-        let threads = spawn_threads(config, engine_thread, bound, core_task, shared, (admin, info), report)?;
+        let threads =
+            spawn_threads(config, engine_thread, bound, core_task, shared, (admin.clone(), info), report)?;
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(broker = %config.broker.name, frames = recovered.frames, took_ms, "started");
-        Ok(Self { addresses, recovered, core, stop, ended, threads })
+        Ok(Self { addresses, recovered, admin, core, stop, ended, threads })
     }
 
     /// The addresses that are served, with the ports that the system chose where 0 was written.
@@ -94,6 +96,11 @@ impl Broker {
     #[must_use]
     pub const fn recovered(&self) -> &Recovered {
         &self.recovered
+    }
+
+    /// Applies the definitions of a configuration that was read again. Other settings need a start.
+    pub async fn redefine(&self, config: &Config) {
+        redefine(&self.admin, config).await;
     }
 
     /// Waits until the broker ends by itself, which it does only when the journal fails.
@@ -163,7 +170,8 @@ fn spawn_threads(
     operators: (AdminHandle, ServerInfo),
     report: oneshot::Sender<Result<(), CoreError>>,
 ) -> Result<Vec<JoinHandle<()>>, ServeError> {
-    let (amqp, http): (Vec<Bound>, Vec<Bound>) = bound.into_iter().partition(|b| b.protocol == Protocol::Amqp);
+    let (amqp, http): (Vec<Bound>, Vec<Bound>) =
+        bound.into_iter().partition(|b| b.protocol == Protocol::Amqp);
     let limit = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
     let connections = Arc::new(Connections::new(limit));
     let stop = shared.stop.clone();
@@ -195,7 +203,8 @@ fn spawn<F: Future<Output = ()> + 'static>(
     task: impl FnOnce() -> F + Send + 'static,
 ) -> Result<JoinHandle<()>, ServeError> {
     let thread = std::thread::Builder::new().name(format!("postroad-{name}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Thread)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Thread)?;
     let run = move || {
         let local = LocalSet::new();
         runtime.block_on(local.run_until(task()));

@@ -23,7 +23,7 @@ const WRITE_SLICES: usize = 64;
 
 /// What every connection needs.
 #[derive(Clone, Debug)]
-pub struct Shared {
+pub(crate) struct Shared {
     /// What the front door allows and says.
     pub door: Arc<DoorConfig>,
     /// Who may log in.
@@ -37,7 +37,7 @@ pub struct Shared {
 }
 
 /// Serves a connection until it ends.
-pub async fn serve(stream: TcpStream, peer: SocketAddr, conn: ConnId, shared: Shared) {
+pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, conn: ConnId, shared: Shared) {
     let (effects, inbox) = mpsc::unbounded_channel();
     if shared.core.send(Input::Register { conn, effects }).is_err() {
         return;

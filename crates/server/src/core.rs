@@ -19,7 +19,7 @@ const INBOX: usize = 256;
 
 /// What reaches the core.
 #[derive(Debug)]
-pub enum Input {
+pub(crate) enum Input {
     /// A connection wants its effects sent here.
     Register {
         /// Its number.
@@ -47,7 +47,7 @@ pub enum CoreError {
 }
 
 /// Engine, journal and connections.
-pub struct Core {
+pub(crate) struct Core {
     engine: Engine,
     storage: Storage,
     clock: Clock,
@@ -68,7 +68,7 @@ pub struct Core {
 
 impl Core {
     /// A core over a recovered engine.
-    pub fn new(
+    pub(crate) fn new(
         engine: Engine,
         storage: Storage,
         clock: Clock,
@@ -98,7 +98,7 @@ impl Core {
     ///
     /// # Errors
     /// [`CoreError`] if the journal fails.
-    pub async fn run(mut self) -> Result<(), CoreError> {
+    pub(crate) async fn run(mut self) -> Result<(), CoreError> {
         let mut inputs = Vec::with_capacity(INBOX);
         let mut more = true;
         loop {

@@ -1,53 +1,100 @@
-//! The definitions of the configuration file, applied at the start, idempotently.
+//! The definitions of the configuration file, applied idempotently at the start and again on SIGHUP.
 
 use crate::ServeError;
+use crate::http::{AdminError, AdminHandle};
 use crate::storage::Storage;
-use postroad_config::Config;
+use postroad_config::{Config, JoinDefinition};
 use postroad_engine::admin::Request;
 use postroad_engine::{Command, Effect, Engine, Now, Output};
 use postroad_model::refusal::{Code, Refusal};
 
-/// Applies queues, channels, named objects and joins, in this order because joins name the others.
-///
-/// # Errors
-/// [`ServeError::Definition`] with the first refusal.
-pub fn define(engine: &mut Engine, storage: &mut Storage, config: &Config, now: Now) -> Result<(), ServeError> {
+/// What the file defines, in an order in which nothing names what comes later.
+fn requests(config: &Config) -> Vec<Request> {
+    let mut requests = Vec::new();
     for queue in &config.queues {
         let (name, settings) = (queue.name.clone(), queue.settings.clone());
-        ask(engine, storage, now, Request::PutQueue { name, settings, configured: true })?;
+        requests.push(Request::PutQueue { name, settings, configured: true });
     }
     for channel in &config.channels {
         let (name, settings) = (channel.name.clone(), channel.settings.clone());
-        ask(engine, storage, now, Request::PutChannel { name, settings, configured: true })?;
+        requests.push(Request::PutChannel { name, settings, configured: true });
         for object in &channel.named_objects {
             let (name, settings) = (object.name.clone(), object.settings.clone());
             let channel = channel.name.clone();
-            ask(engine, storage, now, Request::CreateObject { channel, name, settings, configured: true })?;
+            requests.push(Request::CreateObject { channel, name, settings, configured: true });
         }
     }
-    for join in &config.joins {
-        let (name, settings) = (Some(join.name.clone()), join.settings.clone());
-        let create = Request::CreateJoin { name, settings: settings.clone(), configured: true };
-        match ask(engine, storage, now, create) {
-            // It was there with other attributes: the file is what it should be.
-            Err(ServeError::Definition(refusal)) if refusal.code == Code::JoinExists => {
-                ask(engine, storage, now, Request::AlterJoin { name: join.name.clone(), settings })?;
-            }
-            other => other?,
+    requests.extend(config.joins.iter().map(create_join));
+    requests
+}
+
+fn create_join(join: &JoinDefinition) -> Request {
+    Request::CreateJoin { name: Some(join.name.clone()), settings: join.settings.clone(), configured: true }
+}
+
+/// What to ask instead where a join is there with other attributes: the file says what it should be.
+fn instead(request: Request, refusal: &Refusal) -> Option<Request> {
+    match request {
+        Request::CreateJoin { name: Some(name), settings, .. } if refusal.code == Code::JoinExists => {
+            Some(Request::AlterJoin { name, settings })
+        }
+        _ => None,
+    }
+}
+
+/// Applies the definitions before anything is served.
+///
+/// # Errors
+/// [`ServeError::Definition`] with the first refusal, [`ServeError::Journal`] if they can't be written.
+pub(crate) fn define(
+    engine: &mut Engine,
+    storage: &mut Storage,
+    config: &Config,
+    now: Now,
+) -> Result<(), ServeError> {
+    for request in requests(config) {
+        let Some(refusal) = ask(engine, storage, now, request.clone())? else { continue };
+        let Some(other) = instead(request, &refusal) else { return Err(ServeError::Definition(refusal)) };
+        if let Some(refusal) = ask(engine, storage, now, other)? {
+            return Err(ServeError::Definition(refusal));
         }
     }
     Ok(())
 }
 
-fn ask(engine: &mut Engine, storage: &mut Storage, now: Now, request: Request) -> Result<(), ServeError> {
+/// Asks an engine that nobody else uses yet; the refusal, if it is one.
+fn ask(
+    engine: &mut Engine,
+    storage: &mut Storage,
+    now: Now,
+    request: Request,
+) -> Result<Option<Refusal>, ServeError> {
     engine.handle(now, Command::Admin { reply: 0, request: Box::new(request) });
     let mut out = Output::default();
     engine.take_output(&mut out);
     storage.append(out.steps.into_iter())?;
     // No client is connected yet: the only effect that matters is the answer.
-    let refused = out.effects.into_iter().find_map(|(_, effect)| match effect {
+    Ok(out.effects.into_iter().find_map(|(_, effect)| match effect {
         Effect::AdminReply { result, .. } => result.err(),
         _ => None,
-    });
-    refused.map_or(Ok(()), |refusal: Refusal| Err(ServeError::Definition(refusal)))
+    }))
+}
+
+/// Applies the definitions to a running broker; what is refused is logged, and the rest goes on.
+pub(crate) async fn redefine(handle: &AdminHandle, config: &Config) {
+    for request in requests(config) {
+        let Err(error) = handle.request(request.clone()).await else { continue };
+        let other = match &error {
+            AdminError::Refused(refusal) => instead(request, refusal),
+            AdminError::Stopped => return,
+        };
+        let error = match other {
+            Some(other) => match handle.request(other).await {
+                Ok(_) => continue,
+                Err(error) => error,
+            },
+            None => error,
+        };
+        tracing::error!(%error, "a definition of the configuration is refused");
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The front door's settings.
 #[must_use]
-pub fn door_config(config: &Config) -> DoorConfig {
+pub(crate) fn door_config(config: &Config) -> DoorConfig {
     let open = config.security.mode == SecurityMode::Open;
     let limits = &config.limits;
     DoorConfig {
@@ -26,7 +26,7 @@ pub fn door_config(config: &Config) -> DoorConfig {
 
 /// The users that may log in; in open mode everybody may.
 #[derive(Clone, Debug, Default)]
-pub struct Users {
+pub(crate) struct Users {
     open: bool,
     passwords: BTreeMap<String, String>,
 }
@@ -36,12 +36,11 @@ impl Users {
     ///
     /// # Errors
     /// [`ServeError::Password`] if one can't be read.
-    pub fn read(config: &Config) -> Result<Self, ServeError> {
+    pub(crate) fn read(config: &Config) -> Result<Self, ServeError> {
         let mut passwords = BTreeMap::new();
         for user in &config.users {
             let read = user.password.read();
-            let password =
-                read.map_err(|source| ServeError::Password { user: user.name.clone(), source })?;
+            let password = read.map_err(|source| ServeError::Password { user: user.name.clone(), source })?;
             passwords.insert(user.name.clone(), password);
         }
         Ok(Self { open: config.security.mode == SecurityMode::Open, passwords })
@@ -49,7 +48,7 @@ impl Users {
 
     /// Whether this user may come in with this password. In open mode a user that is not configured may.
     #[must_use]
-    pub fn admit(&self, user: &str, password: &str) -> bool {
+    pub(crate) fn admit(&self, user: &str, password: &str) -> bool {
         match self.passwords.get(user) {
             Some(expected) => same(expected.as_bytes(), password.as_bytes()),
             None => self.open,

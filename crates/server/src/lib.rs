@@ -107,13 +107,9 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
              channels are made when first used"
         );
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Thread)?;
-    runtime.block_on(async {
-        tokio::select! {
-            ended = broker.ended() => ended,
-            signal = stop_signal() => signal.map_err(ServeError::Signal),
-        }
-    })?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Thread)?;
+    runtime.block_on(watch(&mut broker, options))?;
     tracing::info!("stopping");
     broker.stop()?;
     tracing::info!("stopped");
@@ -147,12 +143,25 @@ pub fn configuration(options: &ServeOptions) -> Result<Config, ServeError> {
     Ok(config)
 }
 
-async fn stop_signal() -> std::io::Result<()> {
+/// Watches over a running broker: until a signal to stop, or its own end. SIGHUP reads the file again.
+async fn watch(broker: &mut Broker, options: &ServeOptions) -> Result<(), ServeError> {
     use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Signal)?;
+    loop {
+        tokio::select! {
+            ended = broker.ended() => return ended,
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = hangup.recv() => {}
+        }
+        match configuration(options) {
+            Ok(config) => {
+                broker.redefine(&config).await;
+                tracing::info!("the configuration's definitions were applied again");
+            }
+            Err(error) => tracing::error!(%error, "the configuration was not applied"),
+        }
     }
 }

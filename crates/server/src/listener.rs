@@ -15,7 +15,7 @@ const REST: Duration = Duration::from_millis(100);
 
 /// Numbers and counts connections over all listeners.
 #[derive(Debug)]
-pub struct Connections {
+pub(crate) struct Connections {
     next: AtomicU64,
     open: AtomicUsize,
     limit: usize,
@@ -24,7 +24,7 @@ pub struct Connections {
 impl Connections {
     /// At most `limit` connections at once.
     #[must_use]
-    pub const fn new(limit: usize) -> Self {
+    pub(crate) const fn new(limit: usize) -> Self {
         Self { next: AtomicU64::new(1), open: AtomicUsize::new(0), limit }
     }
 }
@@ -33,7 +33,7 @@ impl Connections {
 ///
 /// # Errors
 /// If the address is taken or not this machine's.
-pub fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
+pub(crate) fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A restart must not wait for old connections to time out in the system.
@@ -45,7 +45,7 @@ pub fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
 }
 
 /// Accepts AMQP connections until the broker stops. Runs within a `LocalSet`.
-pub async fn accept(listener: TcpListener, connections: Arc<Connections>, mut shared: Shared) {
+pub(crate) async fn accept(listener: TcpListener, connections: Arc<Connections>, mut shared: Shared) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,

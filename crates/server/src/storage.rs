@@ -2,7 +2,8 @@
 
 use postroad_engine::{Engine, Step, StepBytes};
 use postroad_journal::{
-    AppendError, Error, Event, FileDisk, JournalId, Label, Lsn, Options, Recovered, Recovery, Space, Stop, Writer,
+    AppendError, Error, Event, FileDisk, JournalId, Label, Lsn, Options, Recovered, Recovery, Space, Stop,
+    Writer,
 };
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ pub enum StorageError {
 
 /// The journal of a running broker.
 #[derive(Debug)]
-pub struct Storage {
+pub(crate) struct Storage {
     journal: postroad_journal::Journal,
     writer: Writer,
     /// Steps that found no segment ready, in order.
@@ -63,7 +64,7 @@ impl Storage {
     ///
     /// # Errors
     /// [`StorageError`] when the data is locked, damaged, or of a newer format.
-    pub fn open(
+    pub(crate) fn open(
         folder: &Path,
         options: Options,
         engine: &mut Engine,
@@ -73,8 +74,7 @@ impl Storage {
         let journal_error = |source| StorageError::Journal { folder: folder.to_owned(), source };
         let disk = FileDisk::new(folder)
             .map_err(|source| StorageError::Folder { folder: folder.to_owned(), source })?;
-        let mut recovery =
-            Recovery::open(Arc::new(disk), options, JournalId(seed)).map_err(journal_error)?;
+        let mut recovery = Recovery::open(Arc::new(disk), options, JournalId(seed)).map_err(journal_error)?;
         while let Some(frame) = recovery.next_frame().map_err(journal_error)? {
             let lsn = frame.lsn;
             let unknown = |reason| StorageError::Record { folder: folder.to_owned(), lsn, reason };
@@ -108,7 +108,7 @@ impl Storage {
     ///
     /// # Errors
     /// If the journal has failed; the broker must end.
-    pub fn append(&mut self, steps: impl Iterator<Item = StepBytes>) -> Result<(), Error> {
+    pub(crate) fn append(&mut self, steps: impl Iterator<Item = StepBytes>) -> Result<(), Error> {
         self.waiting.extend(steps);
         let mut last = None;
         while let Some(step) = self.waiting.front() {
@@ -133,7 +133,7 @@ impl Storage {
     }
 
     /// Notes that every frame up to `lsn` is durable, and says up to which step that is everything.
-    pub fn became_durable(&mut self, lsn: Lsn) -> Step {
+    pub(crate) fn became_durable(&mut self, lsn: Lsn) -> Step {
         while let Some(&(_, step)) = self.on_the_way.front().filter(|&&(last, _)| last <= lsn) {
             self.durable = step;
             self.on_the_way.pop_front();
@@ -143,13 +143,13 @@ impl Storage {
 
     /// Whether steps wait for a segment, or frames for the disk.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.on_the_way.is_empty()
     }
 
     /// Whether the disk has no room for another segment.
     #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         matches!(self.journal.space(), Space::Full { .. })
     }
 
@@ -157,7 +157,7 @@ impl Storage {
     ///
     /// # Errors
     /// If the journal has failed, before or now.
-    pub fn stop(mut self) -> Result<(), Error> {
+    pub(crate) fn stop(mut self) -> Result<(), Error> {
         match self.journal.append_clean_stop() {
             Ok(_) => {
                 if let Some(batch) = self.journal.take_batch() {
