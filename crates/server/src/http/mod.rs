@@ -82,6 +82,7 @@ pub fn router(handle: AdminHandle, info: ServerInfo) -> Router {
         .nest("/api/v1/channels", named_objects::routes(app.clone()))
         .nest("/api/v1/queues", stores::routes(app.clone(), StoreKind::Queue))
         .nest("/api/v1/joins", joins::routes(app.clone()))
+        .nest("/api/v1/named-objects", named_objects::all_routes(app.clone()))
         .nest("/api/v1/subscriptions", named_objects::subscription_routes(app.clone()))
         .layer(from_fn_with_state(app.clone(), guard::guard));
     Router::new()

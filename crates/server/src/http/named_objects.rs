@@ -1,5 +1,5 @@
 //! `/api/v1/channels/{channel}/named-objects` for native objects, `/api/v1/subscriptions` for those that clients
-//! made (named-objects 9).
+//! made, `/api/v1/named-objects` for all (named-objects 9).
 
 use super::App;
 use super::body::{JsonBody, Names, NoParams, Params};
@@ -26,6 +26,11 @@ pub(super) fn routes(app: App) -> Router {
         .route("/{channel}/named-objects/{name}/events", get(browse::<Native>))
         .route("/{channel}/named-objects/{name}/purge", post(purge::<Native>))
         .with_state(app)
+}
+
+/// All named objects of the broker, whoever made them.
+pub(super) fn all_routes(app: App) -> Router {
+    Router::new().route("/", get(list_all)).with_state(app)
 }
 
 /// The routes of clients' subscriptions, below their collection.
@@ -99,22 +104,36 @@ async fn objects(app: &App, channel: Option<String>) -> ApiResult<Vec<ObjectView
     }
 }
 
+/// Which of all named objects.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct SubscriptionParams {
+struct ObjectParams {
+    channel: Option<String>,
     owner: Option<String>,
     limit: Option<usize>,
     after: Option<String>,
 }
 
+async fn list_all(State(app): State<App>, Params(params): Params<ObjectParams>) -> ApiResult<Json<Value>> {
+    listed(&app, params, |_| true).await
+}
+
 async fn list_subscriptions(
     State(app): State<App>,
-    Params(params): Params<SubscriptionParams>,
+    Params(params): Params<ObjectParams>,
+) -> ApiResult<Json<Value>> {
+    listed(&app, params, |object| object.owner.starts_with("client:")).await
+}
+
+async fn listed(
+    app: &App,
+    params: ObjectParams,
+    wanted: impl Fn(&ObjectView) -> bool,
 ) -> ApiResult<Json<Value>> {
     let limit = limit(params.limit, 500)?;
-    let mut items = objects(&app, None).await?;
-    items.retain(|object| object.owner.starts_with("client:"));
-    items.retain(|object| params.owner.as_ref().is_none_or(|owner| object.owner == *owner));
+    let mut items = objects(app, params.channel).await?;
+    items.retain(|object| wanted(object) && params.owner.as_ref().is_none_or(|owner| object.owner == *owner));
+    items.sort_by_cached_key(cursor);
     items.retain(|object| params.after.as_ref().is_none_or(|after| cursor(object) > *after));
     let next = cut(&mut items, limit, cursor);
     Ok(shapes::page(items.iter().map(shapes::object).collect(), next))

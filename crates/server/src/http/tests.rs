@@ -418,6 +418,11 @@ fn subscriptions_are_found_by_their_owner() {
     );
     assert_eq!(found["items"][0]["attached_consumers"][0]["client_id"], "cid/1");
     assert_eq!(api.must("GET /subscriptions?owner=client:other", Value::Null), json!({ "items": [] }));
+    assert_eq!(names(&api.must("GET /named-objects?channel=c", Value::Null)), ["S", "native"]);
+    assert_eq!(names(&api.must("GET /named-objects?owner=native", Value::Null)), ["native"]);
+    let first = api.must("GET /named-objects?limit=1", Value::Null);
+    let rest = format!("GET /named-objects?after={}", first["next"].as_str().unwrap().replace(' ', "%20"));
+    assert_eq!(names(&api.must(&rest, Value::Null)), ["native"]);
     let path = "/subscriptions/c/client:cid%2F1/S";
     assert_eq!(api.refused(&format!("DELETE {path}"), Value::Null), refusal(409, "OBJECT_IN_USE"));
     api.must(&format!("DELETE {path}?force=true"), Value::Null);
