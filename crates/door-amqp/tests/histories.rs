@@ -1,6 +1,8 @@
 //! Random histories of clients that keep the protocol: small windows, drains, links that come and go, lost sockets. A
 //! naive model says what must be left on the queue in the end.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use postroad_amqp::{Config, LinkId};
@@ -19,6 +21,8 @@ enum Step {
     Settle(usize, u8, bool),
     Detach(usize),
     Cut(usize),
+    /// Hold the engine's effects back, or let them happen.
+    Hold(bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -29,11 +33,14 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0usize..2, 0u8..3, any::<bool>()).prop_map(|(who, outcome, wait)| Step::Settle(who, outcome, wait)),
         1 => (0usize..2).prop_map(Step::Detach),
         1 => (0usize..2).prop_map(Step::Cut),
+        4 => any::<bool>().prop_map(Step::Hold),
     ]
 }
 
 struct Receiver {
     client: usize,
+    /// A name may be used again only when its link is gone on both sides; so each link has one of its own.
+    name: String,
     link: LinkId,
     received: u64,
     held: Vec<(u64, String)>,
@@ -64,19 +71,26 @@ impl History {
         Self { world, publisher, sender, sent: 0, receivers, finished: BTreeSet::new() }
     }
 
+    /// A receiver on a connection of its own.
     fn receiver(world: &mut World) -> Receiver {
         let client = world.connect_with(small_window());
-        let link = world.receiver(client, "q", 0);
-        world.lines(client);
-        Receiver { client, link, received: 0, held: Vec::new() }
+        Self::attach(world, client, 0)
+    }
+
+    fn attach(world: &mut World, client: usize, number: u32) -> Receiver {
+        let name = format!("r{number}");
+        let link = world.attach(client, receive_from(&name, "q"));
+        world.run();
+        Receiver { client, name, link, received: 0, held: Vec::new() }
     }
 
     fn take(&mut self, who: usize) {
         let receiver = &mut self.receivers[who];
         for line in self.world.lines(receiver.client) {
-            let Some((number, body)) = line.strip_prefix("r#").and_then(|rest| rest.split_once(' ')) else {
+            let Some((name, rest)) = line.split_once('#').filter(|(name, _)| *name == receiver.name) else {
                 continue;
             };
+            let (number, body) = rest.split_once(' ').unwrap_or((rest, name));
             let Ok(number) = number.parse::<u64>() else { continue };
             let body = body.split(' ').next().unwrap().to_owned();
             assert_eq!(number, receiver.received, "deliveries are numbered without holes");
@@ -109,14 +123,14 @@ impl History {
             }
             Step::Settle(who, outcome, wait) => self.settle(who, outcome, wait),
             Step::Detach(who) => {
-                let Receiver { client, link, .. } = self.receivers[who];
+                let Receiver { client, link, ref name, .. } = self.receivers[who];
+                let number = name.trim_start_matches('r').parse::<u32>().unwrap() + 1;
                 self.world.detach(client, link, true);
-                self.take(who);
-                let link = self.world.receiver(client, "q", 0);
-                self.receivers[who] = Receiver { client, link, received: 0, held: Vec::new() };
-                self.world.lines(client);
+                self.receivers[who] = Self::attach(&mut self.world, client, number);
             }
+            Step::Hold(hold) => self.world.hold(hold),
             Step::Cut(who) => {
+                self.world.hold(false);
                 self.world.cut(self.receivers[who].client);
                 self.receivers[who] = Self::receiver(&mut self.world);
             }
@@ -148,7 +162,9 @@ impl History {
 
     /// What is left is what was not accepted, each once.
     fn finish(mut self) {
+        self.world.hold(false);
         for who in 0..2 {
+            self.take(who);
             self.world.cut(self.receivers[who].client);
         }
         let a = self.world.connect("last");

@@ -1,10 +1,12 @@
 //! Connections, links and subscriptions through the door and the engine.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use postroad_amqp::{Config, InitiateSasl};
 use postroad_amqp_codec::error::condition;
-use postroad_amqp_codec::performative::{Attach, Role};
+use postroad_amqp_codec::performative::{Attach, DeliveryTag, ReceiverSettleMode, Role, UnsettledMap};
 use postroad_amqp_codec::state::DeliveryState;
 use postroad_amqp_codec::terminus::{
     Coordinator, Source, Target, TargetKind, TerminusDurability, TerminusExpiryPolicy, distribution_mode,
@@ -486,4 +488,23 @@ fn a_link_that_is_detached_before_it_is_answered_leaves_nothing() {
     assert!(lines.contains(&String::from("sub detached")), "{lines:?}");
     world.attach(a, durable("sub", "prices"));
     world.expect(a, &["attached sub from prices"]);
+}
+
+#[test]
+fn settling_second_and_resuming_are_answered_with_what_is_there() {
+    let mut world = world();
+    let a = world.connect("a");
+    let tag = DeliveryTag::from_number(7);
+    let link = world.attach(
+        a,
+        Attach {
+            rcv_settle_mode: ReceiverSettleMode::Second,
+            unsettled: Some(UnsettledMap(vec![(tag, Some(DeliveryState::Accepted))])),
+            ..receive_from("r", "orders")
+        },
+    );
+    world.expect(a, &["attached r from orders"]);
+    let answer = &world.clients[a].attached[&link];
+    assert_eq!((answer.rcv_settle_mode, &answer.unsettled), (ReceiverSettleMode::First, &None));
+    proves("AM-16");
 }

@@ -1,5 +1,7 @@
 //! What a peer writes by hand: everything at once, and anything at all.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use postroad_amqp_codec::Encode;

@@ -15,7 +15,7 @@ use postroad_amqp_codec::terminus::{Source, Target, TargetKind};
 use postroad_amqp_codec::{AmqpError, Decode, Encode, Fields, Map, Reader, Symbol, Value};
 use postroad_door_amqp::{Door, DoorConfig, Login};
 use postroad_engine::admin::Request;
-use postroad_engine::{Command, ConnId, Engine, Now, Output as EngineOutput};
+use postroad_engine::{Command, ConnId, Effect, Engine, Now, Output as EngineOutput};
 use postroad_model::settings::{BrokerSettings, ChannelSettings, QueueSettings};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,6 +27,9 @@ pub struct World {
     pub clients: Vec<Client>,
     config: Arc<DoorConfig>,
     now: u64,
+    /// Effects wait, as if their records were not durable yet.
+    hold: bool,
+    waiting: Vec<Effect>,
 }
 
 /// One client and its door.
@@ -58,6 +61,8 @@ pub fn world() -> World {
         clients: Vec::new(),
         config: Arc::new(DoorConfig::default()),
         now: 1_000,
+        hold: false,
+        waiting: Vec::new(),
     };
     world.engine.recovered(false);
     world.engine.found();
@@ -165,7 +170,7 @@ impl World {
             let mut commands = Vec::new();
             let now = self.now;
             let client = &mut self.clients[no];
-            moved |= client.to_door(now, &mut commands);
+            moved |= client.carry_to_door(now, &mut commands);
             moved |= !commands.is_empty();
             commands.into_iter().for_each(|command| self.command(command));
         }
@@ -173,16 +178,24 @@ impl World {
         while self.engine.run(now, 100) {}
         let mut out = EngineOutput::default();
         self.engine.take_output(&mut out);
-        moved |= !out.effects.is_empty();
+        self.waiting.extend(out.effects.into_iter().map(|(_, effect)| effect));
+        let due = if self.hold { Vec::new() } else { std::mem::take(&mut self.waiting) };
+        moved |= !due.is_empty();
         let mut commands = Vec::new();
-        for (_, effect) in out.effects {
+        for effect in due {
             self.clients.iter_mut().for_each(|c| c.door.effect(effect.clone(), &mut commands));
         }
         commands.into_iter().for_each(|command| self.command(command));
         for client in &mut self.clients {
-            moved |= client.to_client(now.mono);
+            moved |= client.carry_to_client(now.mono);
         }
         moved
+    }
+
+    /// Holds effects back, or lets them happen again.
+    pub fn hold(&mut self, hold: bool) {
+        self.hold = hold;
+        self.run();
     }
 
     /// Cuts a client's socket.
@@ -313,7 +326,7 @@ impl Client {
         names
     }
 
-    fn to_door(&mut self, now: u64, commands: &mut Vec<Command>) -> bool {
+    fn carry_to_door(&mut self, now: u64, commands: &mut Vec<Command>) -> bool {
         let mut output = Output::new();
         if self.cut {
             return false;
@@ -336,7 +349,7 @@ impl Client {
         moved
     }
 
-    fn to_client(&mut self, now: u64) -> bool {
+    fn carry_to_client(&mut self, now: u64) -> bool {
         let mut output = Output::new();
         self.door.output(&mut output);
         let some = output.has_remaining();
