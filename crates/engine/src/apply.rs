@@ -197,8 +197,11 @@ impl Engine {
         };
         for &(first, last) in ids {
             let mut at = first;
-            while let Some(id) =
-                self.store(key).and_then(|s| s.log.first_from(at)).map(|e| e.event.id).filter(|&id| id <= last)
+            while let Some(id) = self
+                .store(key)
+                .and_then(|s| s.log.first_from(at))
+                .map(|e| e.event.id)
+                .filter(|&id| id <= last)
             {
                 self.remove_one(key, id, spooled_from);
                 at = id + 1;

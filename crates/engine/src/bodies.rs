@@ -15,7 +15,7 @@ struct Body {
 
 /// All messages, by their broker-wide number.
 #[derive(Debug)]
-pub struct Bodies {
+pub(crate) struct Bodies {
     // Never iterated where order can be seen, so a hash map is safe; its seed is fixed all the same.
     by_id: HashMap<BodyId, Body, FixedState>,
     next: u64,
@@ -30,28 +30,28 @@ impl Default for Bodies {
 
 impl Bodies {
     /// The number for the next message.
-    pub const fn next_id(&mut self) -> BodyId {
+    pub(crate) const fn next_id(&mut self) -> BodyId {
         let id = BodyId(self.next);
         self.next += 1;
         id
     }
 
     /// Keeps a message that no event holds yet.
-    pub fn insert(&mut self, id: BodyId, message: Message, on_disk: bool) {
+    pub(crate) fn insert(&mut self, id: BodyId, message: Message, on_disk: bool) {
         self.next = self.next.max(id.0 + 1);
         self.bytes += message.len() as u64;
         self.by_id.insert(id, Body { message, holders: 0, on_disk });
     }
 
     /// Another event holds it.
-    pub fn hold(&mut self, id: BodyId) {
+    pub(crate) fn hold(&mut self, id: BodyId) {
         if let Some(body) = self.by_id.get_mut(&id) {
             body.holders += 1;
         }
     }
 
     /// An event let it go; the last one frees it.
-    pub fn release(&mut self, id: BodyId) {
+    pub(crate) fn release(&mut self, id: BodyId) {
         let Some(body) = self.by_id.get_mut(&id) else { return };
         body.holders = body.holders.saturating_sub(1);
         if body.holders == 0
@@ -63,18 +63,18 @@ impl Bodies {
 
     /// The message.
     #[must_use]
-    pub fn get(&self, id: BodyId) -> Option<&Message> {
+    pub(crate) fn get(&self, id: BodyId) -> Option<&Message> {
         self.by_id.get(&id).map(|body| &body.message)
     }
 
     /// Whether its bytes are in the journal.
     #[must_use]
-    pub fn on_disk(&self, id: BodyId) -> bool {
+    pub(crate) fn on_disk(&self, id: BodyId) -> bool {
         self.by_id.get(&id).is_some_and(|body| body.on_disk)
     }
 
     /// Its bytes are in the journal now.
-    pub fn mark_on_disk(&mut self, id: BodyId) {
+    pub(crate) fn mark_on_disk(&mut self, id: BodyId) {
         if let Some(body) = self.by_id.get_mut(&id) {
             body.on_disk = true;
         }
@@ -82,19 +82,19 @@ impl Bodies {
 
     /// How many messages there are.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
 
     /// Whether there is none.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
     /// Their bytes.
     #[must_use]
-    pub const fn bytes(&self) -> u64 {
+    pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 }

@@ -102,7 +102,8 @@ impl Engine {
         let channel = (!store.is_queue()).then(|| (store.name.clone(), event.id));
         let origin = store.expose_origin().then(|| {
             let origin = store.origin_of(event);
-            let name = extra.and_then(|e| e.origin_store.as_deref()).map_or_else(|| store.name.clone(), Arc::from);
+            let name =
+                extra.and_then(|e| e.origin_store.as_deref()).map_or_else(|| store.name.clone(), Arc::from);
             (self.place.clone(), name, origin.event)
         });
         let skipped = match from {

@@ -17,7 +17,7 @@ const READS_PER_TASK: usize = 512;
 
 /// What a channel has besides its events.
 #[derive(Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     /// Its settings.
     pub settings: ChannelSettings,
     /// Who reads it.
@@ -29,19 +29,19 @@ pub struct Channel {
 impl Channel {
     /// A channel without readers.
     #[must_use]
-    pub fn new(settings: ChannelSettings, first_id: EventId) -> Self {
+    pub(crate) fn new(settings: ChannelSettings, first_id: EventId) -> Self {
         Self { settings, readers: Readers::default(), offered: first_id - 1 }
     }
 
     /// Whether events go as soon as nobody needs them.
     #[must_use]
-    pub fn keeps_by_interest(&self) -> bool {
+    pub(crate) fn keeps_by_interest(&self) -> bool {
         self.settings.retention == Retention::Interest || self.settings.store_type == StoreType::Transient
     }
 
     /// The lowest event that a reader needs; everything not yet offered counts as needed.
     #[must_use]
-    pub fn lowest_need(&self) -> EventId {
+    pub(crate) fn lowest_need(&self) -> EventId {
         self.readers.needs.first().map_or(self.offered + 1, |&(id, _)| id.min(self.offered + 1))
     }
 }
@@ -345,10 +345,7 @@ impl Engine {
             if failed.is_some() {
                 let durable = state.settings.persistent;
                 let place = Place::Object(object);
-                self.record(
-                    Record::Attempted { place, event: id, failed: failed_so_far, counted },
-                    durable,
-                );
+                self.record(Record::Attempted { place, event: id, failed: failed_so_far, counted }, durable);
                 due = mono.saturating_add(redelivery.delay_ms(failed_so_far));
             }
             if u32::try_from(redelivery.max_delivery_attempts).is_ok_and(|max| counted >= max) {
@@ -376,7 +373,10 @@ impl Engine {
         // One range, but no more events than a task may touch.
         let last = need.min(first + READS_PER_TASK as u64) - 1;
         let durable = self.any_on_disk(key, first, last);
-        self.record(Record::Removed { store: key, ids: vec![(first, last)], why: Removal::Unneeded }, durable);
+        self.record(
+            Record::Removed { store: key, ids: vec![(first, last)], why: Removal::Unneeded },
+            durable,
+        );
         self.room_in(key);
         true
     }

@@ -3,8 +3,8 @@
 use crate::command::{CloseMode, ConnId, ConsumerSource, ConsumerSpec, LinkNo, Settlement, TakerKey};
 use crate::effect::{Effect, Resolved};
 use crate::engine::{Engine, Task};
-use crate::ready::PRIORITIES;
 use crate::reader::{Position, Reader, ReaderKey, Who};
+use crate::ready::PRIORITIES;
 use crate::resolve::Intent;
 use crate::store::Store;
 use crate::taker::{Source, Taker};
@@ -118,7 +118,8 @@ impl Engine {
     ) -> Result<ObjectKey, Refusal> {
         let client = self.conns.get(&conn).ok_or_else(connection_gone)?.client.id.clone();
         if client.is_empty() {
-            let text = "a durable subscription needs a client id (container-id): without one nobody finds it again";
+            let text =
+                "a durable subscription needs a client id (container-id): without one nobody finds it again";
             return Err(Refusal::new(Code::ClientIdRequired, name, text));
         }
         check_object_name(name)?;
@@ -155,7 +156,8 @@ impl Engine {
             || object.made_by == MadeBy::Configuration;
         if self.consumer_of(key).is_some() || protected {
             let why = if protected { "it is protected from that" } else { "it has a consumer" };
-            let text = format!("durable subscription '{name}' has another topic, selector or no-local, and {why}");
+            let text =
+                format!("durable subscription '{name}' has another topic, selector or no-local, and {why}");
             return Err(Refusal::new(Code::ObjectKindConflict, name, text));
         }
         tracing::warn!(subscription = %name, "a durable subscription was defined anew; its backlog is dropped");

@@ -139,7 +139,8 @@ impl Engine {
             return false;
         }
         let Some(target) = self.store(target) else { return false };
-        let on_path = event.extra.as_ref().is_some_and(|e| e.path.iter().any(|&uid| target.was_identity(uid)));
+        let on_path =
+            event.extra.as_ref().is_some_and(|e| e.path.iter().any(|&uid| target.was_identity(uid)));
         on_path || target.was_identity(origin.store)
     }
 
@@ -216,7 +217,9 @@ impl Engine {
         let des = store.dead_event_store();
         let cause = Cause {
             code: Code::DuplicateUndecidable,
-            text: format!("'{dest}' has forgotten whether it took this event: check, then retry or discard it"),
+            text: format!(
+                "'{dest}' has forgotten whether it took this event: check, then retry or discard it"
+            ),
             component: format!("join:{name}"),
             named_object: None,
         };

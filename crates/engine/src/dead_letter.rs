@@ -30,7 +30,9 @@ impl Engine {
         let component = format!("queue:{}", store.name);
         let redelivery = queue.settings.redelivery.clone();
         let target = redelivery.dead_letter_queue.or_else(|| {
-            redelivery.dead_letter_per_source.then(|| format!("{}.{}", self.settings.dead_letter_queue, store.name))
+            redelivery
+                .dead_letter_per_source
+                .then(|| format!("{}.{}", self.settings.dead_letter_queue, store.name))
         });
         let cause = Cause { code, text: text.to_owned(), component, named_object: None };
         if self.bury(key, id, target, &cause) {
@@ -153,8 +155,11 @@ impl Engine {
 
     /// Tries again what could not be dead-lettered.
     pub(crate) fn unblock(&mut self, key: StoreKey) -> bool {
-        let blocked: Vec<EventId> =
-            self.store(key).and_then(Store::queue).map(|q| q.blocked.iter().copied().collect()).unwrap_or_default();
+        let blocked: Vec<EventId> = self
+            .store(key)
+            .and_then(Store::queue)
+            .map(|q| q.blocked.iter().copied().collect())
+            .unwrap_or_default();
         for id in blocked {
             self.dead_letter_from_queue(key, id, Code::MaxAttempts, "dead-lettered after room was made");
         }

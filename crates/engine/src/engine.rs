@@ -326,12 +326,8 @@ impl Engine {
             self.emit(Step(0), Effect::ConnectRefused { conn, refusal });
             return;
         }
-        let state = Conn {
-            client,
-            producers: BTreeSet::new(),
-            takers: BTreeSet::new(),
-            temporaries: Vec::new(),
-        };
+        let state =
+            Conn { client, producers: BTreeSet::new(), takers: BTreeSet::new(), temporaries: Vec::new() };
         self.conns.insert(conn, state);
         self.emit(Step(0), Effect::Connected { conn });
     }

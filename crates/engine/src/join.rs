@@ -50,7 +50,7 @@ impl Stop {
 
 /// A join.
 #[derive(Debug)]
-pub struct Join {
+pub(crate) struct Join {
     /// Its number.
     pub key: JoinKey,
     /// Its name.
@@ -333,13 +333,20 @@ impl Engine {
     /// Whether archive joins read from the store.
     pub(crate) fn has_archive(&self, store: StoreKey) -> bool {
         let joins = self.store(store).map(|s| &s.joins_out);
-        joins.is_some_and(|joins| joins.iter().any(|key| self.joins.get(key).is_some_and(|j| j.settings.archive)))
+        joins.is_some_and(|joins| {
+            joins.iter().any(|key| self.joins.get(key).is_some_and(|j| j.settings.archive))
+        })
     }
 
     /// The lowest cursor of the joins that read events of the store; `None` if none does.
     pub(crate) fn lowest_join_cursor(&self, store: StoreKey) -> Option<u64> {
         let joins = &self.store(store)?.joins_out;
-        joins.iter().filter_map(|key| self.joins.get(key)).filter(|j| !j.settings.archive).map(|j| j.cursor).min()
+        joins
+            .iter()
+            .filter_map(|key| self.joins.get(key))
+            .filter(|j| !j.settings.archive)
+            .map(|j| j.cursor)
+            .min()
     }
 
     /// Frees spooled events that every join has passed.
@@ -357,7 +364,8 @@ impl Engine {
     /// Frees arrivals that every archive join has recorded.
     pub(crate) fn free_arrivals(&mut self, key: StoreKey) {
         let Some(store) = self.store(key) else { return };
-        let archives = store.joins_out.iter().filter_map(|key| self.joins.get(key)).filter(|j| j.settings.archive);
+        let archives =
+            store.joins_out.iter().filter_map(|key| self.joins.get(key)).filter(|j| j.settings.archive);
         let passed = archives.map(|j| j.cursor).min().unwrap_or(u64::MAX);
         while let Some(store) = self.store_mut(key) {
             if store.arrivals.front().is_none_or(|arrival| arrival.number > passed) {

@@ -41,6 +41,8 @@ mod room;
 mod slots;
 mod store;
 mod taker;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use command::{

@@ -52,10 +52,8 @@ impl Engine {
             }
             self.schedule(Task::Join(key));
         }
-        let stores: Vec<(StoreKey, bool, Option<u64>)> = self
-            .all_stores()
-            .map(|s| (s.key, s.is_queue(), s.expiry.first().map(|&(at, _)| at)))
-            .collect();
+        let stores: Vec<(StoreKey, bool, Option<u64>)> =
+            self.all_stores().map(|s| (s.key, s.is_queue(), s.expiry.first().map(|&(at, _)| at))).collect();
         for (key, is_queue, expires) in stores {
             if let Some(at) = expires {
                 self.wake_at_wall(at, Task::Expire(key));

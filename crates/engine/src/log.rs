@@ -11,7 +11,7 @@ const SLOTS: usize = 1_024;
 
 /// What a queue does with a message just now. Channels leave it at `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub(crate) enum Hold {
     /// May be delivered.
     Ready,
     /// With a consumer.
@@ -24,7 +24,7 @@ pub enum Hold {
 
 /// An event with what is known of it while the broker runs.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The durable facts.
     pub event: StoredEvent,
     /// It may leave the broker once this step is durable.
@@ -45,7 +45,7 @@ struct Page {
 
 /// Events in ascending id, with holes.
 #[derive(Debug, Default)]
-pub struct EventLog {
+pub(crate) struct EventLog {
     /// Number of the first page in `pages`.
     base: u64,
     pages: VecDeque<Option<Box<Page>>>,
@@ -55,18 +55,18 @@ pub struct EventLog {
 impl EventLog {
     /// How many events there are.
     #[must_use]
-    pub const fn len(&self) -> u64 {
+    pub(crate) const fn len(&self) -> u64 {
         self.len
     }
 
     /// Whether there is none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Adds an event; its id must be above all that were added before.
-    pub fn push(&mut self, entry: Entry) {
+    pub(crate) fn push(&mut self, entry: Entry) {
         let id = entry.event.id;
         let number = id / PAGE;
         if self.pages.is_empty() {
@@ -90,18 +90,18 @@ impl EventLog {
 
     /// The event with this id.
     #[must_use]
-    pub fn get(&self, id: EventId) -> Option<&Entry> {
+    pub(crate) fn get(&self, id: EventId) -> Option<&Entry> {
         self.page(id / PAGE)?.slots.get(index(id))?.as_ref()
     }
 
     /// The event with this id, to change what is known of it.
-    pub fn get_mut(&mut self, id: EventId) -> Option<&mut Entry> {
+    pub(crate) fn get_mut(&mut self, id: EventId) -> Option<&mut Entry> {
         let at = usize::try_from((id / PAGE).checked_sub(self.base)?).ok()?;
         self.pages.get_mut(at)?.as_mut()?.slots.get_mut(index(id))?.as_mut()
     }
 
     /// Takes an event out.
-    pub fn remove(&mut self, id: EventId) -> Option<Entry> {
+    pub(crate) fn remove(&mut self, id: EventId) -> Option<Entry> {
         let at = usize::try_from((id / PAGE).checked_sub(self.base)?).ok()?;
         let slot = self.pages.get_mut(at)?;
         let page = slot.as_mut()?;
@@ -124,7 +124,7 @@ impl EventLog {
 
     /// The first event with this id or a higher one.
     #[must_use]
-    pub fn first_from(&self, id: EventId) -> Option<&Entry> {
+    pub(crate) fn first_from(&self, id: EventId) -> Option<&Entry> {
         let start = (id / PAGE).max(self.base);
         let skip = usize::try_from(start - self.base).ok()?;
         let mut from = if start == id / PAGE { index(id) } else { 0 };
@@ -142,12 +142,12 @@ impl EventLog {
 
     /// The oldest event.
     #[must_use]
-    pub fn first(&self) -> Option<&Entry> {
+    pub(crate) fn first(&self) -> Option<&Entry> {
         self.first_from(0)
     }
 
     /// Every event in ascending id.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> + '_ {
         self.pages.iter().flatten().flat_map(|page| page.slots.iter().filter_map(Option::as_ref))
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Message-ids within a window of time.
 #[derive(Clone, Debug, Default)]
-pub struct MessageIds {
+pub(crate) struct MessageIds {
     seen: BTreeMap<String, (EventId, WallMs)>,
     by_age: VecDeque<(WallMs, String)>,
 }
@@ -13,13 +13,13 @@ pub struct MessageIds {
 impl MessageIds {
     /// The event that this message-id became, if it was seen within the window before `now`.
     #[must_use]
-    pub fn find(&self, message_id: &str, now: WallMs, window_ms: u64) -> Option<EventId> {
+    pub(crate) fn find(&self, message_id: &str, now: WallMs, window_ms: u64) -> Option<EventId> {
         let &(event, at) = self.seen.get(message_id)?;
         (now.saturating_sub(at) <= window_ms).then_some(event)
     }
 
     /// Remembers a message-id, and forgets those that are older than the window.
-    pub fn remember(&mut self, message_id: String, event: EventId, at: WallMs, window_ms: u64) {
+    pub(crate) fn remember(&mut self, message_id: String, event: EventId, at: WallMs, window_ms: u64) {
         self.by_age.push_back((at, message_id.clone()));
         self.seen.insert(message_id, (event, at));
         while let Some((seen_at, _)) = self.by_age.front() {
@@ -36,13 +36,13 @@ impl MessageIds {
 
     /// How many are remembered.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.seen.len()
     }
 
     /// Whether none is.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
 }

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 /// A named object.
 #[derive(Debug)]
-pub struct Object {
+pub(crate) struct Object {
     /// Its number.
     pub key: ObjectKey,
     /// Its channel.
@@ -47,7 +47,7 @@ pub struct Object {
 
 /// What makes a named object one of a kind (NO-7): native names are unique on a channel, a client's in the client.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectName {
+pub(crate) struct ObjectName {
     /// The channel of a native object.
     pub store: Option<StoreKey>,
     /// Who owns it.
@@ -59,7 +59,7 @@ pub struct ObjectName {
 impl ObjectName {
     /// The identity of an object.
     #[must_use]
-    pub fn new(store: StoreKey, owner: &Owner, name: &str) -> Self {
+    pub(crate) fn new(store: StoreKey, owner: &Owner, name: &str) -> Self {
         let store = matches!(owner, Owner::Native).then_some(store);
         Self { store, owner: owner.clone(), name: name.to_owned() }
     }
@@ -69,7 +69,7 @@ impl Object {
     /// A new object.
     #[allow(clippy::too_many_arguments)] // the fields of its record, in their order
     #[must_use]
-    pub const fn new(
+    pub(crate) const fn new(
         key: ObjectKey,
         store: StoreKey,
         owner: Owner,
@@ -99,7 +99,7 @@ impl Object {
 
     /// What one acknowledgement finishes (EX-4).
     #[must_use]
-    pub fn ack_policy(&self) -> AckPolicy {
+    pub(crate) fn ack_policy(&self) -> AckPolicy {
         self.settings.ack_policy.unwrap_or(match self.owner {
             Owner::Native => AckPolicy::Cumulative,
             Owner::Client(_) => AckPolicy::Individual,
@@ -108,13 +108,13 @@ impl Object {
 
     /// `owner/name` with separators and control characters percent-encoded (NO-7).
     #[must_use]
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         format!("{}/{}", encode(&self.owner_text()), encode(&self.name))
     }
 
     /// `native` or `client:ID`.
     #[must_use]
-    pub fn owner_text(&self) -> String {
+    pub(crate) fn owner_text(&self) -> String {
         match &self.owner {
             Owner::Native => "native".into(),
             Owner::Client(id) => format!("client:{id}"),
@@ -196,10 +196,7 @@ impl Engine {
         let object = ObjectKey(self.next_object);
         let durable = settings.persistent;
         let name = name.to_owned();
-        self.record(
-            Record::ObjectCreated { object, store, owner, name, settings, low, made_by },
-            durable,
-        );
+        self.record(Record::ObjectCreated { object, store, owner, name, settings, low, made_by }, durable);
         Some(object)
     }
 
@@ -229,7 +226,9 @@ impl Engine {
         let upper = closed.iter().copied().filter(|&(tag, _)| tag != u64::MAX).max();
         if let (true, Some((tag, upper))) = (cumulative, upper) {
             let lower = reader.owed.range(..=upper);
-            finished.extend(lower.filter(|(_, o)| matches!(o, Owed::Delivered(t) if *t <= tag)).map(|(&id, _)| id));
+            finished.extend(
+                lower.filter(|(_, o)| matches!(o, Owed::Delivered(t) if *t <= tag)).map(|(&id, _)| id),
+            );
             let passed: Vec<IdRange> = reader.passed.iter().filter(|&(first, _)| first <= upper).collect();
             for (first, last) in passed {
                 finished.extend(first..=last.min(upper));
@@ -270,7 +269,8 @@ impl Engine {
         for key in behind {
             let Some(reader) = self.readers.get(key) else { continue };
             let Who::Object(object) = reader.who else { continue };
-            let waits = matches!(reader.position, Position::Behind(at) if at <= id) && !reader.done.contains(id);
+            let waits =
+                matches!(reader.position, Position::Behind(at) if at <= id) && !reader.done.contains(id);
             let owed = matches!(reader.owed.get(&id), Some(Owed::Returned(_))) || reader.passed.contains(id);
             if (waits && self.reader_matches(key, id)) || owed {
                 let Some(state) = self.objects.get_mut(&object) else { continue };

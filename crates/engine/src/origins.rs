@@ -10,12 +10,12 @@ use postroad_model::settings::DedupeSettings;
 use std::collections::BTreeMap;
 
 /// Ids in one block.
-pub const BLOCK: u64 = 65_536;
+pub(crate) const BLOCK: u64 = 65_536;
 const WORDS: usize = 1_024;
 
 /// What the memory says of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Never seen here.
     New,
     /// Taken before.
@@ -26,33 +26,33 @@ pub enum Verdict {
 
 /// Everything that one store has taken.
 #[derive(Clone, Debug, Default)]
-pub struct Origins {
+pub(crate) struct Origins {
     by_store: BTreeMap<StoreUid, Taken>,
 }
 
 impl Origins {
     /// Judges an arrival.
     #[must_use]
-    pub fn judge(&self, origin: Origin) -> Verdict {
+    pub(crate) fn judge(&self, origin: Origin) -> Verdict {
         self.by_store.get(&origin.store).map_or(Verdict::New, |taken| taken.judge(origin.event))
     }
 
     /// Remembers that `origin` was taken at `at`, and forgets what the window no longer covers (DUP-6).
-    pub fn take(&mut self, origin: Origin, at: WallMs, window: &DedupeSettings) {
+    pub(crate) fn take(&mut self, origin: Origin, at: WallMs, window: &DedupeSettings) {
         let taken = self.by_store.entry(origin.store).or_default();
         taken.insert(origin.event, at);
         taken.forget(at, window);
     }
 
     /// Remembers every id of an origin up to `last`: what a store numbered itself under an earlier identity.
-    pub fn take_all(&mut self, store: StoreUid, last: EventId) {
+    pub(crate) fn take_all(&mut self, store: StoreUid, last: EventId) {
         if last > 0 {
             self.by_store.entry(store).or_default().insert_run(last);
         }
     }
 
     /// The origin stores known, for inspection and digests.
-    pub fn stores(&self) -> impl Iterator<Item = (StoreUid, u64)> + '_ {
+    pub(crate) fn stores(&self) -> impl Iterator<Item = (StoreUid, u64)> + '_ {
         self.by_store.iter().map(|(uid, taken)| (*uid, taken.count()))
     }
 }

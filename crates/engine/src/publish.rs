@@ -20,7 +20,7 @@ const RESERVED_IDS: u64 = 65_536;
 
 /// An attached producer.
 #[derive(Debug)]
-pub struct Producer {
+pub(crate) struct Producer {
     key: ProducerKey,
     conn: ConnId,
     link: LinkNo,
@@ -47,7 +47,8 @@ impl Engine {
             Err(refusal) => return self.refuse_link(conn, link, refusal),
         };
         let granted = PRODUCER_WINDOW;
-        let producer = self.producers.insert(|key| Producer { key, conn, link, store, options, received: 0, granted });
+        let producer =
+            self.producers.insert(|key| Producer { key, conn, link, store, options, received: 0, granted });
         let Some(state) = self.conns.get_mut(&conn) else {
             self.producers.remove(producer);
             return;

@@ -21,7 +21,7 @@ const TRIES_PER_TASK: usize = 2_000;
 
 /// What a queue has besides its events.
 #[derive(Debug)]
-pub struct Queue {
+pub(crate) struct Queue {
     /// Its settings.
     pub settings: QueueSettings,
     /// What may be delivered.
@@ -47,7 +47,7 @@ struct Ring {
 impl Queue {
     /// An empty queue.
     #[must_use]
-    pub fn new(settings: QueueSettings) -> Self {
+    pub(crate) fn new(settings: QueueSettings) -> Self {
         Self {
             settings,
             ready: Ready::default(),
@@ -60,17 +60,17 @@ impl Queue {
 
     /// The priority level at which a message waits here (QU-7).
     #[must_use]
-    pub fn level(&self, priority: u8) -> u8 {
+    pub(crate) fn level(&self, priority: u8) -> u8 {
         priority.min(self.settings.max_priority.min(9))
     }
 
     /// Adds a consumer behind those of its priority.
-    pub fn attach(&mut self, taker: TakerKey, priority: i32) {
+    pub(crate) fn attach(&mut self, taker: TakerKey, priority: i32) {
         self.rings.entry(Reverse(priority)).or_default().takers.push(taker);
     }
 
     /// Removes a consumer.
-    pub fn detach(&mut self, taker: TakerKey, priority: i32) {
+    pub(crate) fn detach(&mut self, taker: TakerKey, priority: i32) {
         let Some(ring) = self.rings.get_mut(&Reverse(priority)) else { return };
         if let Some(at) = ring.takers.iter().position(|&t| t == taker) {
             ring.takers.remove(at);
@@ -84,7 +84,7 @@ impl Queue {
     }
 
     /// The consumers, highest priority first.
-    pub fn takers(&self) -> impl Iterator<Item = TakerKey> + '_ {
+    pub(crate) fn takers(&self) -> impl Iterator<Item = TakerKey> + '_ {
         self.rings.values().flat_map(|ring| ring.takers.iter().copied())
     }
 }
@@ -246,7 +246,14 @@ impl Engine {
     }
 
     /// Emits the delivery of an event to a consumer.
-    pub(crate) fn send_from_store(&mut self, taker: TakerKey, key: StoreKey, id: EventId, tag: u64, from: From) {
+    pub(crate) fn send_from_store(
+        &mut self,
+        taker: TakerKey,
+        key: StoreKey,
+        id: EventId,
+        tag: u64,
+        from: From,
+    ) {
         if let Some(place) = from.place(key) {
             let ahead = self.takers.get(taker).map_or(0, |t| t.window(self.settings.max_window)).min(1_024);
             self.mark_sent(place, key, id, ahead);
@@ -480,7 +487,8 @@ impl Engine {
         let Some(store) = self.store(key) else { return 0 };
         let Some(queue) = store.queue() else { return 0 };
         let takers: Vec<TakerKey> = queue.takers().collect();
-        if takers.is_empty() || takers.iter().any(|t| self.takers.get(*t).is_some_and(|t| !t.is_selective())) {
+        if takers.is_empty() || takers.iter().any(|t| self.takers.get(*t).is_some_and(|t| !t.is_selective()))
+        {
             return 0;
         }
         let (mut passed, mut stranded) = ([0; PRIORITIES], 0);

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 /// A set of ids as disjoint, non-adjacent inclusive ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RangeSet {
+pub(crate) struct RangeSet {
     /// First id of a range to its last.
     ranges: BTreeMap<EventId, EventId>,
 }
 
 impl RangeSet {
     /// Adds every id from `first` to `last`.
-    pub fn insert(&mut self, first: EventId, last: EventId) {
+    pub(crate) fn insert(&mut self, first: EventId, last: EventId) {
         let (mut first, mut last) = (first, last);
         if let Some((&start, &end)) = self.ranges.range(..=first).next_back()
             && end.saturating_add(1) >= first
@@ -30,18 +30,18 @@ impl RangeSet {
 
     /// Whether the id is in the set.
     #[must_use]
-    pub fn contains(&self, id: EventId) -> bool {
+    pub(crate) fn contains(&self, id: EventId) -> bool {
         self.range_of(id).is_some()
     }
 
     /// The last id of the range that holds `id`, if one does.
     #[must_use]
-    pub fn range_of(&self, id: EventId) -> Option<EventId> {
+    pub(crate) fn range_of(&self, id: EventId) -> Option<EventId> {
         self.ranges.range(..=id).next_back().filter(|&(_, &end)| end >= id).map(|(_, &end)| end)
     }
 
     /// Removes every id below `low`.
-    pub fn trim_below(&mut self, low: EventId) {
+    pub(crate) fn trim_below(&mut self, low: EventId) {
         while let Some((&start, &end)) = self.ranges.first_key_value() {
             if start >= low {
                 return;
@@ -55,25 +55,25 @@ impl RangeSet {
     }
 
     /// The ranges in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = IdRange> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = IdRange> + '_ {
         self.ranges.iter().map(|(&first, &last)| (first, last))
     }
 
     /// Whether nothing is in it.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// How many ids are in it.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.ranges.iter().map(|(first, last)| last - first + 1).sum()
     }
 }
 
 /// Appends `id` to a list of ranges, growing the last one where it follows directly.
-pub fn push_id(ranges: &mut Vec<IdRange>, id: EventId) {
+pub(crate) fn push_id(ranges: &mut Vec<IdRange>, id: EventId) {
     match ranges.last_mut() {
         Some((_, last)) if *last + 1 == id => *last = id,
         _ => ranges.push((id, id)),

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A reader's place in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReaderKey {
+pub(crate) struct ReaderKey {
     /// The slot.
     pub index: u32,
     /// How often the slot was used before.
@@ -23,7 +23,7 @@ pub struct ReaderKey {
 
 /// Whose reader it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub(crate) enum Who {
     /// A subscription that ends with its consumer.
     Volatile,
     /// A named object.
@@ -34,7 +34,7 @@ pub enum Who {
 
 /// How far a reader has looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
+pub(crate) enum Position {
     /// At everything that the channel has offered.
     Tail,
     /// At everything below this id.
@@ -43,7 +43,7 @@ pub enum Position {
 
 /// What became of an event that the reader still owes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owed {
+pub(crate) enum Owed {
     /// With the consumer, under this delivery number.
     Delivered(u64),
     /// Came back; to be sent again before anything newer, not before this monotonic time in milliseconds.
@@ -54,7 +54,7 @@ pub enum Owed {
 
 /// A reader.
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     /// Its own key.
     pub key: ReaderKey,
     /// The channel.
@@ -86,7 +86,7 @@ pub struct Reader {
 impl Reader {
     /// A reader that begins at `position`.
     #[must_use]
-    pub fn new(key: ReaderKey, store: StoreKey, who: Who, position: Position) -> Self {
+    pub(crate) fn new(key: ReaderKey, store: StoreKey, who: Who, position: Position) -> Self {
         Self {
             key,
             store,
@@ -106,7 +106,7 @@ impl Reader {
 
     /// The lowest event that it needs; `None` if it needs nothing that was offered so far.
     #[must_use]
-    pub fn lowest_need(&self) -> Option<EventId> {
+    pub(crate) fn lowest_need(&self) -> Option<EventId> {
         let owed = self.owed.keys().next().copied();
         let passed = self.passed.iter().next().map(|(first, _)| first);
         let behind = match self.position {
@@ -118,7 +118,7 @@ impl Reader {
 
     /// The first event that came back and may be sent now; `Err` holds the time to wait for.
     #[must_use]
-    pub fn first_returned(&self, mono: u64) -> Option<Result<EventId, u64>> {
+    pub(crate) fn first_returned(&self, mono: u64) -> Option<Result<EventId, u64>> {
         self.owed.iter().find_map(|(&id, owed)| match *owed {
             Owed::Returned(due) if due <= mono => Some(Ok(id)),
             Owed::Returned(due) => Some(Err(due)),
@@ -128,12 +128,12 @@ impl Reader {
 
     /// Deliveries without outcome.
     #[must_use]
-    pub fn delivered(&self) -> u64 {
+    pub(crate) fn delivered(&self) -> u64 {
         self.owed.values().filter(|owed| matches!(owed, Owed::Delivered(_))).count() as u64
     }
 
     /// The consumer is gone: what its own filter passed over is to be looked at again.
-    pub fn forget_consumer(&mut self) {
+    pub(crate) fn forget_consumer(&mut self) {
         self.taker = None;
         let first = self.passed.iter().next().map(|(first, _)| first);
         if let Some(first) = first {
@@ -148,7 +148,7 @@ impl Reader {
 
 /// The readers of one channel.
 #[derive(Debug, Default)]
-pub struct Readers {
+pub(crate) struct Readers {
     /// All of them.
     pub all: BTreeSet<ReaderKey>,
     /// At the tail, without a filter.

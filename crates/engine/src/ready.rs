@@ -4,11 +4,11 @@ use postroad_model::id::EventId;
 use std::collections::BTreeMap;
 
 /// Priorities told apart (QU-7).
-pub const PRIORITIES: usize = 10;
+pub(crate) const PRIORITIES: usize = 10;
 
 /// The deliverable ids of a queue, by priority.
 #[derive(Debug, Default)]
-pub struct Ready {
+pub(crate) struct Ready {
     levels: [BTreeMap<u64, u64>; PRIORITIES],
     len: u64,
 }
@@ -16,12 +16,12 @@ pub struct Ready {
 impl Ready {
     /// How many ids are deliverable.
     #[must_use]
-    pub const fn len(&self) -> u64 {
+    pub(crate) const fn len(&self) -> u64 {
         self.len
     }
 
     /// Makes an id deliverable.
-    pub fn insert(&mut self, priority: u8, id: EventId) {
+    pub(crate) fn insert(&mut self, priority: u8, id: EventId) {
         let word = self.levels[level(priority)].entry(id / 64).or_default();
         let bit = 1 << (id % 64);
         if *word & bit == 0 {
@@ -31,7 +31,7 @@ impl Ready {
     }
 
     /// Takes an id out; whether it was there.
-    pub fn remove(&mut self, priority: u8, id: EventId) -> bool {
+    pub(crate) fn remove(&mut self, priority: u8, id: EventId) -> bool {
         let words = &mut self.levels[level(priority)];
         let bit = 1 << (id % 64);
         let Some(word) = words.get_mut(&(id / 64)).filter(|word| **word & bit != 0) else { return false };
@@ -45,13 +45,13 @@ impl Ready {
 
     /// The next deliverable message: highest priority first, then lowest id.
     #[must_use]
-    pub fn first(&self) -> Option<(u8, EventId)> {
+    pub(crate) fn first(&self) -> Option<(u8, EventId)> {
         self.after([0; PRIORITIES])
     }
 
     /// The next deliverable message whose id is above `passed` at its priority.
     #[must_use]
-    pub fn after(&self, passed: [EventId; PRIORITIES]) -> Option<(u8, EventId)> {
+    pub(crate) fn after(&self, passed: [EventId; PRIORITIES]) -> Option<(u8, EventId)> {
         if self.len == 0 {
             return None;
         }

@@ -5,8 +5,8 @@ use crate::engine::Engine;
 use postroad_model::address::{Address, Kind};
 use postroad_model::id::StoreKey;
 use postroad_model::name::{
-    check_channel_name, check_queue_name, check_topic, normalise_channel_name, queue_pattern_matches, shorten,
-    topic_pattern_matches,
+    check_channel_name, check_queue_name, check_topic, normalise_channel_name, queue_pattern_matches,
+    shorten, topic_pattern_matches,
 };
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::{ChannelSettings, QueueSettings, Retention, UnknownKind};
@@ -62,7 +62,8 @@ impl Engine {
         }
         let shown = shorten(name);
         let hint = if self.channels.contains_key(name) { "; a channel has that name" } else { "" };
-        let text = format!("there is no queue '{shown}' on broker {}{hint}: create it first", self.settings.name);
+        let text =
+            format!("there is no queue '{shown}' on broker {}{hint}: create it first", self.settings.name);
         Err(Refusal::new(Code::UnknownQueue, shown, text))
     }
 
@@ -71,7 +72,8 @@ impl Engine {
             return Ok(key);
         }
         if intent == Intent::Get && name.split('/').any(|level| matches!(level, "+" | "#")) {
-            let text = format!("'{}' is a filter with wildcards, which AMQP can't subscribe to yet", shorten(name));
+            let text =
+                format!("'{}' is a filter with wildcards, which AMQP can't subscribe to yet", shorten(name));
             return Err(Refusal::new(Code::NotSupported, shorten(name), text));
         }
         check_topic(name, self.settings.max_topic_bytes, self.settings.max_levels)?;
@@ -98,8 +100,7 @@ impl Engine {
         // Invariant: a store costs kilobytes, so memory ends long before 2^32 of them.
         let store = StoreKey(u32::try_from(self.stores.len()).expect("fewer than 2^32 stores"));
         let uid = self.new_uid();
-        let record =
-            Record::StoreCreated { store, uid, name: name.to_owned(), definition, made_by };
+        let record = Record::StoreCreated { store, uid, name: name.to_owned(), definition, made_by };
         self.record(record, durable);
         self.join_destination_appeared(store);
         store

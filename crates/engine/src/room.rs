@@ -53,7 +53,8 @@ impl Engine {
             return Ok(());
         }
         let name = store.name.to_string();
-        let text = format!("{events} events of '{name}' wait for its joins, the limit: unblock or delete the join");
+        let text =
+            format!("{events} events of '{name}' wait for its joins, the limit: unblock or delete the join");
         Err(Refusal::new(Code::JoinSpoolFull, name, text))
     }
 

@@ -1,7 +1,7 @@
 //! Slots with generations: a key of something that is gone is recognised, though its slot is used again.
 
 /// A key into [`Slots`].
-pub trait SlotKey: Copy {
+pub(crate) trait SlotKey: Copy {
     /// Makes the key of a slot.
     fn new(index: u32, generation: u32) -> Self;
     /// The slot and how often it was used before.
@@ -26,7 +26,7 @@ slot_key!(crate::reader::ReaderKey);
 
 /// Things by key.
 #[derive(Debug)]
-pub struct Slots<T> {
+pub(crate) struct Slots<T> {
     slots: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
 }
@@ -39,7 +39,7 @@ impl<T> Default for Slots<T> {
 
 impl<T> Slots<T> {
     /// Puts in what `make` makes from its own key.
-    pub fn insert<K: SlotKey>(&mut self, make: impl FnOnce(K) -> T) -> K {
+    pub(crate) fn insert<K: SlotKey>(&mut self, make: impl FnOnce(K) -> T) -> K {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
             // Invariant: each slot costs memory, which ends long before 2^32 of them.
@@ -53,19 +53,19 @@ impl<T> Slots<T> {
 
     /// What the key stands for, unless it is gone.
     #[must_use]
-    pub fn get<K: SlotKey>(&self, key: K) -> Option<&T> {
+    pub(crate) fn get<K: SlotKey>(&self, key: K) -> Option<&T> {
         let (index, generation) = key.parts();
         self.slots.get(index as usize).filter(|slot| slot.0 == generation)?.1.as_ref()
     }
 
     /// What the key stands for, to change it.
-    pub fn get_mut<K: SlotKey>(&mut self, key: K) -> Option<&mut T> {
+    pub(crate) fn get_mut<K: SlotKey>(&mut self, key: K) -> Option<&mut T> {
         let (index, generation) = key.parts();
         self.slots.get_mut(index as usize).filter(|slot| slot.0 == generation)?.1.as_mut()
     }
 
     /// Takes out what the key stands for; the key is stale from now on.
-    pub fn remove<K: SlotKey>(&mut self, key: K) -> Option<T> {
+    pub(crate) fn remove<K: SlotKey>(&mut self, key: K) -> Option<T> {
         let (index, generation) = key.parts();
         let slot = self.slots.get_mut(index as usize).filter(|slot| slot.0 == generation)?;
         let taken = slot.1.take()?;
@@ -75,7 +75,7 @@ impl<T> Slots<T> {
     }
 
     /// Everything, in the order of the slots.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.1.as_ref())
     }
 }

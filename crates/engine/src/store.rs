@@ -17,7 +17,7 @@ use crate::admin::StoreCounters;
 
 /// A queue or a channel.
 #[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     /// Its number.
     pub key: StoreKey,
     /// Its name.
@@ -74,7 +74,7 @@ pub struct Store {
 
 /// Something that reached a store, for its archive joins.
 #[derive(Debug)]
-pub struct Arrival {
+pub(crate) struct Arrival {
     /// Its number.
     pub number: u64,
     /// The event that it became, or the first one that it repeats.
@@ -85,7 +85,7 @@ pub struct Arrival {
 
 /// The two kinds of store.
 #[derive(Debug)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Messages wait until one consumer takes each.
     Queue(Box<Queue>),
     /// An ordered stream that many can read.
@@ -95,7 +95,7 @@ pub enum Kind {
 impl Store {
     /// A new, empty store.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         key: StoreKey,
         uid: StoreUid,
         name: &str,
@@ -144,7 +144,7 @@ impl Store {
 
     /// The queue in it, if it is one.
     #[must_use]
-    pub fn queue(&self) -> Option<&Queue> {
+    pub(crate) fn queue(&self) -> Option<&Queue> {
         match &self.kind {
             Kind::Queue(queue) => Some(queue),
             Kind::Channel(_) => None,
@@ -152,7 +152,7 @@ impl Store {
     }
 
     /// The queue in it, to change it.
-    pub fn queue_mut(&mut self) -> Option<&mut Queue> {
+    pub(crate) fn queue_mut(&mut self) -> Option<&mut Queue> {
         match &mut self.kind {
             Kind::Queue(queue) => Some(queue),
             Kind::Channel(_) => None,
@@ -161,7 +161,7 @@ impl Store {
 
     /// The channel in it, if it is one.
     #[must_use]
-    pub fn channel(&self) -> Option<&Channel> {
+    pub(crate) fn channel(&self) -> Option<&Channel> {
         match &self.kind {
             Kind::Channel(channel) => Some(channel),
             Kind::Queue(_) => None,
@@ -169,7 +169,7 @@ impl Store {
     }
 
     /// The channel in it, to change it.
-    pub fn channel_mut(&mut self) -> Option<&mut Channel> {
+    pub(crate) fn channel_mut(&mut self) -> Option<&mut Channel> {
         match &mut self.kind {
             Kind::Channel(channel) => Some(channel),
             Kind::Queue(_) => None,
@@ -178,19 +178,19 @@ impl Store {
 
     /// Whether it is a queue.
     #[must_use]
-    pub const fn is_queue(&self) -> bool {
+    pub(crate) const fn is_queue(&self) -> bool {
         matches!(self.kind, Kind::Queue(_))
     }
 
     /// The newest id given, 0 if none (`first_event_id - 1` before the first).
     #[must_use]
-    pub const fn last_id(&self) -> EventId {
+    pub(crate) const fn last_id(&self) -> EventId {
         self.next_id - 1
     }
 
     /// Who first took this event (DUP-2): what it came with, else this store under the identity of its time.
     #[must_use]
-    pub fn origin_of(&self, event: &StoredEvent) -> Origin {
+    pub(crate) fn origin_of(&self, event: &StoredEvent) -> Origin {
         if let Some(origin) = event.extra.as_ref().and_then(|extra| extra.origin) {
             return origin;
         }
@@ -201,7 +201,7 @@ impl Store {
 
     /// Whether an event with this wish of its sender is kept on disk here (5.1, `type`).
     #[must_use]
-    pub fn keeps_on_disk(&self, durable: bool) -> bool {
+    pub(crate) fn keeps_on_disk(&self, durable: bool) -> bool {
         if self.owner.is_some() {
             return false;
         }
@@ -214,7 +214,7 @@ impl Store {
 
     /// When the event leaves this store by time; 0 means never. The earlier of its own and the store's (5.1, `ttl`).
     #[must_use]
-    pub fn leaves_at(&self, event: &StoredEvent) -> WallMs {
+    pub(crate) fn leaves_at(&self, event: &StoredEvent) -> WallMs {
         let by_store = match self.ttl() {
             0 => WallMs::MAX,
             ttl => event.arrived.saturating_add(ttl),
@@ -228,7 +228,7 @@ impl Store {
 
     /// The definition as it would be recorded.
     #[must_use]
-    pub fn definition(&self) -> StoreDefinition {
+    pub(crate) fn definition(&self) -> StoreDefinition {
         match &self.kind {
             Kind::Queue(queue) => StoreDefinition::Queue(queue.settings.clone()),
             Kind::Channel(channel) => StoreDefinition::Channel(channel.settings.clone()),
@@ -237,13 +237,13 @@ impl Store {
 
     /// The number of the latest arrival, 0 if none.
     #[must_use]
-    pub fn last_arrival(&self) -> u64 {
+    pub(crate) fn last_arrival(&self) -> u64 {
         self.next_arrival - 1
     }
 
     /// The identity that is present anywhere on the event's way, for split horizon (LOOP-3).
     #[must_use]
-    pub fn was_identity(&self, uid: StoreUid) -> bool {
+    pub(crate) fn was_identity(&self, uid: StoreUid) -> bool {
         self.identities.iter().any(|&(_, own)| own == uid)
     }
 }

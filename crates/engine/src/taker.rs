@@ -2,15 +2,15 @@
 
 use crate::command::{ConnId, LinkNo, TakerKey};
 use crate::effect::Step;
-use crate::ready::PRIORITIES;
 use crate::reader::ReaderKey;
+use crate::ready::PRIORITIES;
 use postroad_model::id::{EventId, StoreKey};
 use postroad_selector::Selector;
 use std::collections::{BTreeSet, VecDeque};
 
 /// What a taker takes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub(crate) enum Source {
     /// A queue: competes with the other takers.
     Queue,
     /// A reader of a channel: a volatile subscription or a named object.
@@ -26,7 +26,7 @@ pub enum Source {
 
 /// An attached consumer.
 #[derive(Debug)]
-pub struct Taker {
+pub(crate) struct Taker {
     /// Its own key.
     pub key: TakerKey,
     /// The connection.
@@ -64,7 +64,7 @@ pub struct Taker {
 impl Taker {
     /// A taker without credit.
     #[must_use]
-    pub fn new(key: TakerKey, conn: ConnId, link: LinkNo, store: StoreKey, source: Source) -> Self {
+    pub(crate) fn new(key: TakerKey, conn: ConnId, link: LinkNo, store: StoreKey, source: Source) -> Self {
         Self {
             key,
             conn,
@@ -88,7 +88,7 @@ impl Taker {
 
     /// Deliveries that may be sent now.
     #[must_use]
-    pub fn window(&self, max_window: u32) -> u64 {
+    pub(crate) fn window(&self, max_window: u32) -> u64 {
         let credit = self.limit.saturating_sub(self.sent);
         if self.presettled || matches!(self.source, Source::Browser { .. }) {
             return credit;
@@ -98,12 +98,12 @@ impl Taker {
 
     /// Whether it takes only some messages, so that it must be asked about each.
     #[must_use]
-    pub fn is_selective(&self) -> bool {
+    pub(crate) fn is_selective(&self) -> bool {
         self.filter.is_some() || !self.refused.is_empty()
     }
 
     /// Notes a delivery and gives its dense number.
-    pub fn note_sent(&mut self, event: EventId) -> u64 {
+    pub(crate) fn note_sent(&mut self, event: EventId) -> u64 {
         let tag = self.sent;
         self.sent += 1;
         if self.presettled {
@@ -119,7 +119,7 @@ impl Taker {
     }
 
     /// Takes the outcome of a range: the deliveries in it that were open, in order.
-    pub fn close_range(&mut self, first: u64, last: u64) -> Vec<(u64, EventId)> {
+    pub(crate) fn close_range(&mut self, first: u64, last: u64) -> Vec<(u64, EventId)> {
         let mut closed = Vec::new();
         let end = self.first_open + self.open.len() as u64;
         for tag in first.max(self.first_open)..end.min(last.saturating_add(1)) {
@@ -129,7 +129,7 @@ impl Taker {
     }
 
     /// Takes the outcome of one delivery, if it was open.
-    pub fn close(&mut self, tag: u64) -> Option<EventId> {
+    pub(crate) fn close(&mut self, tag: u64) -> Option<EventId> {
         let at = usize::try_from(tag.checked_sub(self.first_open)?).ok()?;
         let event = self.open.get_mut(at)?.take()?;
         self.open_count -= 1;
@@ -141,13 +141,13 @@ impl Taker {
     }
 
     /// Every delivery without outcome, oldest first; none is open afterwards.
-    pub fn close_all(&mut self) -> Vec<(u64, EventId)> {
+    pub(crate) fn close_all(&mut self) -> Vec<(u64, EventId)> {
         self.close_range(0, u64::MAX)
     }
 
     /// Deliveries without outcome.
     #[must_use]
-    pub const fn open_count(&self) -> u64 {
+    pub(crate) const fn open_count(&self) -> u64 {
         self.open_count
     }
 }

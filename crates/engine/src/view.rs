@@ -7,7 +7,7 @@ use postroad_selector::{Properties, Value};
 
 /// An event and its message.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub(crate) struct View<'a> {
     /// The message.
     pub message: &'a Message,
     /// The broker's facts.

@@ -30,8 +30,11 @@ pub fn decode_step(payload: &[u8]) -> Result<Vec<Record>, DecodeError> {
     let mut rest = payload;
     while !rest.is_empty() {
         let offset = payload.len() - rest.len();
-        let (record, after) = postcard::take_from_bytes(rest)
-            .map_err(|source| DecodeError { index: records.len(), offset, source })?;
+        let (record, after) = postcard::take_from_bytes(rest).map_err(|source| DecodeError {
+            index: records.len(),
+            offset,
+            source,
+        })?;
         records.push(record);
         rest = after;
     }
@@ -48,7 +51,9 @@ pub(crate) mod as_json {
         serde_json::to_string(value).map_err(S::Error::custom)?.serialize(to)
     }
 
-    pub(crate) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    pub(crate) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<T, D::Error> {
         let text = String::deserialize(from)?;
         serde_json::from_str(&text).map_err(D::Error::custom)
     }

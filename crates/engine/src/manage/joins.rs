@@ -118,8 +118,10 @@ impl Engine {
         if join.settings == wanted && name.is_none_or(|name| name == join.name) {
             return self.join_response(key, false);
         }
-        let text = format!("join '{}' from {} to {} exists with other attributes: alter or delete it",
-            join.name, join.settings.source, join.settings.destination);
+        let text = format!(
+            "join '{}' from {} to {} exists with other attributes: alter or delete it",
+            join.name, join.settings.source, join.settings.destination
+        );
         Err(Refusal::new(Code::JoinExists, join.name.clone(), text))
     }
 
@@ -164,7 +166,8 @@ impl Engine {
             || held.archive != settings.archive
             || held.via != settings.via;
         if moved {
-            let text = format!("source, destination, via and archive of join '{name}' can't change: make another");
+            let text =
+                format!("source, destination, via and archive of join '{name}' can't change: make another");
             return Err(Refusal::new(Code::JoinExists, name, text));
         }
         let filter = parse_selector(settings.filter.as_deref())?;
@@ -223,7 +226,8 @@ impl Engine {
             Some(stop) => {
                 let (state, reason) = stop.texts();
                 let waiting = self.join_backlog(key);
-                let text = format!("join '{name}' is {state} ({reason}) and can't forward the {waiting} that wait");
+                let text =
+                    format!("join '{name}' is {state} ({reason}) and can't forward the {waiting} that wait");
                 Err(Refusal::new(Code::IllegalState, name, text))
             }
         }

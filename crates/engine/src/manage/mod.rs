@@ -15,7 +15,9 @@ impl Engine {
     /// Carries out one request.
     pub(crate) fn administer(&mut self, request: Request) -> Result<Response, Refusal> {
         match request {
-            Request::PutChannel { name, settings, configured } => self.put_channel(&name, settings, configured),
+            Request::PutChannel { name, settings, configured } => {
+                self.put_channel(&name, settings, configured)
+            }
             Request::PutQueue { name, settings, configured } => self.put_queue(&name, settings, configured),
             Request::ShowStore { kind, name } => self.show_store(kind, &name),
             Request::ListStores { kind, after, limit } => Ok(self.list_stores(kind, after.as_deref(), limit)),
@@ -40,7 +42,9 @@ impl Engine {
             Request::BrowseObject { channel, owner, name, selection, limit } => {
                 self.browse_object(&channel, owner, &name, &selection, limit)
             }
-            Request::CreateJoin { name, settings, configured } => self.create_join(name, settings, configured),
+            Request::CreateJoin { name, settings, configured } => {
+                self.create_join(name, settings, configured)
+            }
             Request::AlterJoin { name, settings } => self.alter_join(&name, settings),
             Request::ShowJoin { name } => self.show_join(&name),
             Request::ListJoins { store } => self.list_joins(store.as_deref()),

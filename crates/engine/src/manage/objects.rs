@@ -147,11 +147,11 @@ impl Engine {
         let Some(object) = self.objects.get(&key) else { return Ok(Response::Events { items: Vec::new() }) };
         let Some(store) = self.store(object.store) else { return Ok(Response::Events { items: Vec::new() }) };
         let reader = self.readers.get(object.reader);
-        let held = |id: &EventId| {
-            reader.is_some_and(|r| matches!(r.owed.get(id), Some(Owed::Delivered(_))))
-        };
+        let held = |id: &EventId| reader.is_some_and(|r| matches!(r.owed.get(id), Some(Owed::Delivered(_))));
         let entries = ids.iter().filter_map(|id| Some((store.log.get(*id)?, held(id))));
-        Ok(Response::Events { items: entries.map(|(entry, held)| self.event_view(store, entry, held)).collect() })
+        Ok(Response::Events {
+            items: entries.map(|(entry, held)| self.event_view(store, entry, held)).collect(),
+        })
     }
 
     /// The events that an object owes and a selection means, ascending.
@@ -177,7 +177,8 @@ impl Engine {
                 crate::reader::Position::Behind(at) => id < at,
             };
             let known = reader.owed.contains_key(&id) || reader.passed.contains(id);
-            let owed = known || (!looked_at && !reader.done.contains(id) && self.reader_matches(object.reader, id));
+            let owed =
+                known || (!looked_at && !reader.done.contains(id) && self.reader_matches(object.reader, id));
             if owed && self.event_matches(&filter, entry) {
                 ids.push(id);
             }
@@ -205,9 +206,9 @@ fn differences(held: &NamedObjectSettings, wanted: &NamedObjectSettings) -> Stri
         return String::new();
     };
     let (Some(held), Some(wanted)) = (held.as_object(), wanted.as_object()) else { return String::new() };
-    let differ = held.iter().filter(|(key, value)| {
-        key.as_str() != "start_event_id" && wanted.get(key.as_str()) != Some(value)
-    });
+    let differ = held
+        .iter()
+        .filter(|(key, value)| key.as_str() != "start_event_id" && wanted.get(key.as_str()) != Some(value));
     let listed: Vec<String> = differ
         .map(|(key, value)| {
             let other = wanted.get(key).map_or_else(|| "nothing".to_owned(), ToString::to_string);

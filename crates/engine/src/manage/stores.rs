@@ -90,8 +90,12 @@ impl Engine {
 
     fn rebuild_expiry(&mut self, key: StoreKey) {
         let Some(store) = self.store_mut(key) else { return };
-        let leaves: Vec<(u64, EventId)> =
-            store.log.iter().map(|e| (store.leaves_at(&e.event), e.event.id)).filter(|&(at, _)| at != 0).collect();
+        let leaves: Vec<(u64, EventId)> = store
+            .log
+            .iter()
+            .map(|e| (store.leaves_at(&e.event), e.event.id))
+            .filter(|&(at, _)| at != 0)
+            .collect();
         store.expiry = leaves.into_iter().collect();
     }
 
@@ -124,7 +128,8 @@ impl Engine {
             StoreKind::Channel => &self.channels,
         };
         let wanted = names.iter().filter(|(name, _)| after.is_none_or(|after| &***name > after));
-        let stores = wanted.filter_map(|(_, &key)| self.store(key)).filter(|store| !Self::is_temporary(store));
+        let stores =
+            wanted.filter_map(|(_, &key)| self.store(key)).filter(|store| !Self::is_temporary(store));
         Response::Stores { items: stores.take(limit).map(|store| self.store_view(store, false)).collect() }
     }
 
@@ -138,8 +143,10 @@ impl Engine {
         let key = self.store_key(kind, name)?;
         let joins = self.joins_at(key);
         if !joins.is_empty() && !cascade {
-            let names: Vec<&str> = joins.iter().filter_map(|j| Some(self.joins.get(j)?.name.as_str())).collect();
-            let text = format!("'{name}' takes part in joins ({}): delete them first, or cascade", names.join(", "));
+            let names: Vec<&str> =
+                joins.iter().filter_map(|j| Some(self.joins.get(j)?.name.as_str())).collect();
+            let text =
+                format!("'{name}' takes part in joins ({}): delete them first, or cascade", names.join(", "));
             return Err(Refusal::new(Code::StoreInUse, name, text));
         }
         let consumers = self.takers_of(key).len();

@@ -1,0 +1,484 @@
+//! A broker without a world: an engine, a virtual clock, a journal in memory, and clients that only count.
+
+use crate::admin::{Request, Response};
+use crate::command::{
+    Client, CloseMode, Command, ConnId, ConsumerSpec, LinkNo, ProducerKey, Settlement, TakerKey,
+};
+use crate::effect::{Annotations, Delivery, Effect, Output, Publication, Resolved, Step, StepBytes};
+use crate::{Engine, Now, ProducerTarget};
+use postroad_model::message::Incoming;
+use postroad_model::refusal::Refusal;
+use postroad_model::settings::BrokerSettings;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Pieces of work after which a broker that is still not idle counts as hung.
+const HUNG: usize = 2_000_000;
+
+/// A delivery as its consumer got it.
+#[derive(Clone, Debug)]
+pub(super) struct Got {
+    pub tag: u64,
+    pub text: String,
+    pub count: u32,
+    pub ttl_ms: Option<u32>,
+    pub annotations: Annotations,
+    /// No outcome was given yet.
+    pub open: bool,
+}
+
+/// A consumer and everything that it was told.
+#[derive(Debug, Default)]
+pub(super) struct Consumer {
+    pub conn: u64,
+    pub link: u32,
+    pub taker: Option<TakerKey>,
+    pub resolved: Option<Resolved>,
+    pub got: Vec<Got>,
+    /// How much of `got` a test has looked at.
+    pub read: usize,
+    pub drained: u32,
+    pub confirmed: Vec<(u64, u64)>,
+    /// Why it was refused or thrown out.
+    pub ended: Option<Refusal>,
+    pub closed: bool,
+}
+
+/// What became of a publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Waiting,
+    Accepted,
+    Refused(Arc<Refusal>),
+}
+
+/// A producer, and what became of what it sent, by tag.
+#[derive(Debug, Default)]
+pub(super) struct Producer {
+    pub conn: u64,
+    pub link: u32,
+    pub key: Option<ProducerKey>,
+    pub credit: u64,
+    pub resolved: Option<Resolved>,
+    pub ended: Option<Refusal>,
+    pub fates: Vec<Fate>,
+}
+
+/// One link, whose effects keep their order.
+type Lane = (u64, u32);
+
+pub(super) struct Broker {
+    pub engine: Engine,
+    pub settings: BrokerSettings,
+    pub now: Now,
+    /// Steps that survive a crash.
+    pub synced: Vec<Vec<u8>>,
+    /// Steps on their way to the disk.
+    pub unsynced: VecDeque<StepBytes>,
+    durable: Step,
+    /// Whether each step is synced at once.
+    pub auto_sync: bool,
+    held: BTreeMap<Lane, VecDeque<(Step, Effect)>>,
+    pub consumers: BTreeMap<String, Consumer>,
+    pub producers: BTreeMap<String, Producer>,
+    clients: BTreeMap<String, u64>,
+    pub replies: BTreeMap<u64, Result<Response, Refusal>>,
+    pub refused_conns: BTreeSet<u64>,
+    pub subscriptions: Vec<Effect>,
+    next_number: u64,
+    starts: u8,
+    /// Everything that came out, in order, to compare two runs.
+    pub seen: Vec<String>,
+}
+
+impl Broker {
+    pub(super) fn new() -> Self {
+        Self::with(BrokerSettings { name: "here".into(), ..BrokerSettings::default() })
+    }
+
+    pub(super) fn with(settings: BrokerSettings) -> Self {
+        let mut broker = Self {
+            engine: Engine::new(settings.clone(), [0; 16]),
+            settings,
+            now: Now { wall: 1_000_000, mono: 1_000 },
+            synced: Vec::new(),
+            unsynced: VecDeque::new(),
+            durable: Step(0),
+            auto_sync: true,
+            held: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+            producers: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            refused_conns: BTreeSet::new(),
+            subscriptions: Vec::new(),
+            next_number: 0,
+            starts: 0,
+            seen: Vec::new(),
+        };
+        broker.start(false);
+        broker
+    }
+
+    /// Loses everything that is not on disk, and starts again.
+    pub(super) fn crash(&mut self) {
+        self.start(false);
+    }
+
+    /// Ends every connection, syncs, and starts again with the proof that nothing else wrote to the folder.
+    pub(super) fn restart_clean(&mut self) {
+        for conn in std::mem::take(&mut self.clients).into_values() {
+            self.handle(Command::Disconnect { conn: ConnId(conn) });
+        }
+        self.sync();
+        self.start(true);
+    }
+
+    fn start(&mut self, continues: bool) {
+        self.starts += 1;
+        self.engine = replayed(&self.settings, &self.synced, [self.starts; 16], continues);
+        self.unsynced.clear();
+        self.held.clear();
+        self.durable = Step(0);
+        self.consumers.clear();
+        self.producers.clear();
+        self.clients.clear();
+        self.engine.found();
+        self.run();
+    }
+
+    /// One command, and all the work that follows from it.
+    pub(super) fn send(&mut self, command: Command) {
+        self.handle(command);
+        self.run();
+    }
+
+    /// One command alone.
+    pub(super) fn handle(&mut self, command: Command) {
+        self.engine.handle(self.now, command);
+        self.collect();
+    }
+
+    /// Works until there is nothing left to do.
+    pub(super) fn run(&mut self) {
+        let mut pieces = 0;
+        while self.engine.run(self.now, 1) {
+            self.collect();
+            pieces += 1;
+            assert!(pieces < HUNG, "the engine never comes to rest");
+        }
+        self.collect();
+    }
+
+    /// Lets time go by, stopping at each deadline.
+    pub(super) fn wait(&mut self, ms: u64) {
+        let end = self.now.mono + ms;
+        let mut rings = 0;
+        while let Some(due) = self.engine.next_deadline().filter(|&due| due <= end) {
+            self.pass(due.saturating_sub(self.now.mono));
+            self.run();
+            rings += 1;
+            assert!(rings < HUNG, "a timer rings for ever");
+        }
+        self.pass(end - self.now.mono);
+        self.run();
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now.mono += ms;
+        self.now.wall += ms;
+    }
+
+    /// Makes every step durable.
+    pub(super) fn sync(&mut self) {
+        self.sync_some(usize::MAX);
+    }
+
+    /// Makes the oldest steps durable.
+    pub(super) fn sync_some(&mut self, steps: usize) {
+        for _ in 0..steps.min(self.unsynced.len()) {
+            let Some(step) = self.unsynced.pop_front() else { break };
+            self.durable = step.step;
+            self.synced.push(step.payload);
+        }
+        self.release();
+    }
+
+    /// Takes the engine's output.
+    fn collect(&mut self) {
+        let mut out = Output::default();
+        self.engine.take_output(&mut out);
+        for step in out.steps {
+            self.seen.push(format!("{step:?}"));
+            self.unsynced.push_back(step);
+        }
+        for (after, effect) in out.effects {
+            self.seen.push(format!("{after:?} {effect:?}"));
+            self.held.entry(lane(&effect)).or_default().push_back((after, effect));
+        }
+        if self.auto_sync {
+            self.sync();
+        } else {
+            self.release();
+        }
+    }
+
+    /// Performs the effects whose steps are durable, each link in its own order.
+    fn release(&mut self) {
+        let mut ready = Vec::new();
+        for effects in self.held.values_mut() {
+            while effects.front().is_some_and(|(after, _)| *after <= self.durable) {
+                ready.extend(effects.pop_front().map(|(_, effect)| effect));
+            }
+        }
+        for effect in ready {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Connected { .. } => {}
+            Effect::ConnectRefused { conn, .. } => {
+                self.refused_conns.insert(conn.0);
+            }
+            Effect::ProducerOpened { conn, link, producer, resolved, credit } => {
+                if let Some(state) = self.producer_at(conn, link) {
+                    (state.key, state.resolved, state.credit) = (Some(producer), resolved, credit);
+                }
+            }
+            Effect::ProducerCredit { conn, link, limit } => {
+                if let Some(state) = self.producer_at(conn, link) {
+                    assert!(limit >= state.credit, "credit never falls");
+                    state.credit = limit;
+                }
+            }
+            Effect::Published { conn, link, tag, outcome } => {
+                let fate = match outcome {
+                    Publication::Accepted => Fate::Accepted,
+                    Publication::Refused(refusal) => Fate::Refused(refusal),
+                };
+                if let Some(state) = self.producer_at(conn, link) {
+                    state.fates[usize::try_from(tag).unwrap()] = fate;
+                }
+            }
+            Effect::ConsumerOpened { conn, link, taker, resolved } => {
+                if let Some(state) = self.consumer_at(conn, link) {
+                    (state.taker, state.resolved) = (Some(taker), Some(resolved));
+                }
+            }
+            Effect::LinkRefused { conn, link, refusal } | Effect::DetachLink { conn, link, refusal } => {
+                self.end_link(conn, link, refusal);
+            }
+            Effect::Deliver(delivery) => self.deliver(&delivery),
+            Effect::Settled { conn, link, first, last, .. } => {
+                if let Some(state) = self.consumer_at(conn, link) {
+                    state.confirmed.push((first, last));
+                }
+            }
+            Effect::Drained { conn, link } => {
+                if let Some(state) = self.consumer_at(conn, link) {
+                    state.drained += 1;
+                }
+            }
+            Effect::LinkClosed { conn, link } => {
+                if let Some(state) = self.consumer_at(conn, link) {
+                    (state.closed, state.taker) = (true, None);
+                }
+            }
+            Effect::SubscriptionFound { .. } | Effect::SubscriptionDeleted { .. } => {
+                self.subscriptions.push(effect);
+            }
+            Effect::AdminReply { reply, result } => {
+                self.replies.insert(reply, *result);
+            }
+        }
+    }
+
+    fn end_link(&mut self, conn: ConnId, link: LinkNo, refusal: Refusal) {
+        if let Some(state) = self.consumer_at(conn, link) {
+            (state.ended, state.taker) = (Some(refusal), None);
+        } else if let Some(state) = self.producer_at(conn, link) {
+            (state.ended, state.key) = (Some(refusal), None);
+        } else {
+            self.subscriptions.push(Effect::LinkRefused { conn, link, refusal });
+        }
+    }
+
+    fn deliver(&mut self, delivery: &Delivery) {
+        let text = super::body_text(&delivery.message);
+        let Some(state) = self.consumer_at(delivery.conn, delivery.link) else { return };
+        assert_eq!(delivery.tag, state.got.len() as u64, "delivery numbers are dense");
+        state.got.push(Got {
+            tag: delivery.tag,
+            text,
+            count: delivery.delivery_count,
+            ttl_ms: delivery.ttl_ms,
+            annotations: delivery.annotations.as_deref().cloned().unwrap_or_default(),
+            open: !delivery.settled,
+        });
+    }
+
+    fn consumer_at(&mut self, conn: ConnId, link: LinkNo) -> Option<&mut Consumer> {
+        self.consumers.values_mut().find(|c| c.conn == conn.0 && c.link == link.0)
+    }
+
+    fn producer_at(&mut self, conn: ConnId, link: LinkNo) -> Option<&mut Producer> {
+        self.producers.values_mut().find(|p| p.conn == conn.0 && p.link == link.0)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// The connection of a client, made when it is first asked for.
+    pub(super) fn conn(&mut self, client: &str) -> u64 {
+        if let Some(&conn) = self.clients.get(client) {
+            return conn;
+        }
+        let conn = self.number();
+        self.clients.insert(client.to_owned(), conn);
+        let client = Client {
+            id: client.to_owned(),
+            user: "anonymous".into(),
+            address: format!("10.0.0.1:{conn}"),
+            sole: false,
+        };
+        self.send(Command::Connect { conn: ConnId(conn), client });
+        conn
+    }
+
+    /// Cuts the connection of a client.
+    pub(super) fn cut(&mut self, client: &str) {
+        let Some(conn) = self.clients.remove(client) else { return };
+        self.consumers.retain(|_, c| c.conn != conn);
+        self.producers.retain(|_, p| p.conn != conn);
+        self.held.retain(|lane, _| lane.0 != conn);
+        self.send(Command::Disconnect { conn: ConnId(conn) });
+    }
+
+    /// Attaches a consumer under a name of the test's.
+    pub(super) fn consume(
+        &mut self,
+        name: &str,
+        client: &str,
+        spec: ConsumerSpec,
+        credit: u64,
+    ) -> Result<(), Refusal> {
+        let conn = self.conn(client);
+        let link = u32::try_from(self.number()).unwrap();
+        self.consumers.insert(name.to_owned(), Consumer { conn, link, ..Consumer::default() });
+        self.send(Command::OpenConsumer { conn: ConnId(conn), link: LinkNo(link), spec: Box::new(spec) });
+        if let Some(refusal) = self.consumers[name].ended.clone() {
+            self.consumers.remove(name);
+            return Err(refusal);
+        }
+        self.credit(name, credit, false);
+        Ok(())
+    }
+
+    pub(super) fn credit(&mut self, name: &str, limit: u64, drain: bool) {
+        if let Some(taker) = self.consumers.get(name).and_then(|c| c.taker) {
+            self.send(Command::Credit { taker, limit, drain });
+        }
+    }
+
+    /// Gives an outcome to a range of deliveries, and waits for the broker to confirm it.
+    pub(super) fn settle(&mut self, name: &str, first: u64, last: u64, outcome: Settlement) {
+        let Some(state) = self.consumers.get_mut(name) else { return };
+        for got in state.got.iter_mut().filter(|got| (first..=last).contains(&got.tag)) {
+            got.open = false;
+        }
+        if let Some(taker) = state.taker {
+            self.send(Command::Settle { taker, first, last, outcome, confirm: true });
+        }
+    }
+
+    pub(super) fn close(&mut self, name: &str, mode: CloseMode) {
+        let taker = self.consumers.get(name).and_then(|c| c.taker);
+        if let Some(taker) = taker {
+            self.send(Command::CloseConsumer { taker, mode, default: Settlement::Released });
+        }
+        self.consumers.remove(name);
+    }
+
+    /// The producer of a client at an address, made when it is first asked for.
+    pub(super) fn producer(&mut self, client: &str, target: ProducerTarget) -> Result<String, Refusal> {
+        let name = format!("{client} {target:?}");
+        if self.producers.get(&name).is_some_and(|p| p.key.is_some()) {
+            return Ok(name);
+        }
+        let conn = self.conn(client);
+        let link = u32::try_from(self.number()).unwrap();
+        self.producers.insert(name.clone(), Producer { conn, link, ..Producer::default() });
+        self.send(Command::OpenProducer { conn: ConnId(conn), link: LinkNo(link), target });
+        match self.producers[&name].ended.clone() {
+            Some(refusal) => Err(refusal),
+            None => Ok(name),
+        }
+    }
+
+    /// Sends a message; its tag at the producer.
+    pub(super) fn publish(&mut self, producer: &str, message: Incoming) -> u64 {
+        let state = self.producers.get_mut(producer).unwrap();
+        let tag = state.fates.len() as u64;
+        state.fates.push(Fate::Waiting);
+        if let Some(key) = state.key {
+            let message = Box::new(message);
+            self.send(Command::Publish { producer: key, tag, message, settled: false });
+        }
+        tag
+    }
+
+    pub(super) fn fate(&self, producer: &str, tag: u64) -> Fate {
+        self.producers[producer].fates[usize::try_from(tag).unwrap()].clone()
+    }
+
+    /// What an operator is answered, which must not wait for more than a sync.
+    pub(super) fn ask(&mut self, request: Request) -> Result<Response, Refusal> {
+        let reply = self.number();
+        self.send(Command::Admin { reply, request: Box::new(request) });
+        if !self.replies.contains_key(&reply) {
+            self.sync();
+        }
+        self.replies.remove(&reply).expect("an operator is always answered")
+    }
+}
+
+/// An engine that has read these steps back.
+pub(super) fn replayed(
+    settings: &BrokerSettings,
+    steps: &[Vec<u8>],
+    seed: [u8; 16],
+    continues: bool,
+) -> Engine {
+    let mut engine = Engine::new(settings.clone(), seed);
+    for step in steps {
+        for record in postroad_record::decode_step(step).expect("what was written can be read") {
+            engine.replay(record);
+        }
+    }
+    engine.recovered(continues);
+    engine
+}
+
+/// The link of an effect; connections and operators have lanes of their own.
+fn lane(effect: &Effect) -> Lane {
+    match effect {
+        Effect::Connected { conn } | Effect::ConnectRefused { conn, .. } => (conn.0, 0),
+        Effect::ProducerOpened { conn, link, .. }
+        | Effect::ProducerCredit { conn, link, .. }
+        | Effect::Published { conn, link, .. }
+        | Effect::ConsumerOpened { conn, link, .. }
+        | Effect::LinkRefused { conn, link, .. }
+        | Effect::Settled { conn, link, .. }
+        | Effect::Drained { conn, link }
+        | Effect::LinkClosed { conn, link }
+        | Effect::DetachLink { conn, link, .. }
+        | Effect::SubscriptionFound { conn, link, .. }
+        | Effect::SubscriptionDeleted { conn, link } => (conn.0, link.0),
+        Effect::Deliver(delivery) => (delivery.conn.0, delivery.link.0),
+        Effect::AdminReply { reply, .. } => (u64::MAX, u32::try_from(*reply).unwrap_or(0)),
+    }
+}

@@ -1,0 +1,859 @@
+//! Joins: routes, hop counts, loops, several paths, archives, filters, deletion (joins-and-interest 3 and 6).
+
+use super::script::{check, check_with, continue_with};
+use postroad_model::settings::BrokerSettings;
+use postroad_testkit::proves;
+use std::fmt::Write as _;
+
+/// `c0` to `cN` joined in sequence.
+fn chain(last: u32, first_join: &str) -> String {
+    let mut script = String::new();
+    for n in 0..=last {
+        let _ = writeln!(script, "channel c{n}");
+    }
+    for n in 0..last {
+        let _ = writeln!(script, "join c{n}->c{} {}", n + 1, if n == 0 { first_join } else { "" });
+    }
+    script
+}
+
+/// One `stored` line a store of the chain.
+fn stored(stores: std::ops::RangeInclusive<u32>, what: &str) -> String {
+    stores.map(|n| format!("stored c{n} = {what}\n")).collect()
+}
+
+#[test]
+fn a_join_routes_without_any_action_of_a_client() {
+    check(
+        "channel a
+         channel b
+         queue q
+         join a->b
+         join a->q
+         publish a 1..3
+         stored b = 1..3
+         stored q = 1..3
+         publish b 4           # one-way
+         stored a = 1..3",
+    );
+    proves("JOIN-1");
+    proves("JOIN-5");
+}
+
+#[test]
+fn the_hop_count_says_how_many_stores_lie_between() {
+    check(&format!("{}publish c0 1\n{}{}", chain(9, "max_hops=5"), stored(0..=6, "1"), stored(7..=9, "")));
+    check(&format!(
+        "{}publish c0 1\nview c6->c7 hop_stopped_total=1 dead_lettered_total=0 state=running",
+        chain(9, "max_hops=5")
+    ));
+    proves("joins:H1");
+    proves("HOP-1");
+    proves("HOP-2");
+    proves("HOP-3");
+}
+
+#[test]
+fn the_default_is_ten_stores_between() {
+    check(&format!("{}publish c0 1\n{}", chain(9, ""), stored(0..=9, "1")));
+    proves("joins:H2");
+    check(&format!("{}publish c0 1\n{}{}", chain(12, ""), stored(0..=11, "1"), stored(12..=12, "")));
+    proves("joins:H3");
+}
+
+#[test]
+fn the_smallest_hop_count_on_the_way_counts() {
+    check(&format!("{}publish c0 1\n{}{}", chain(2, "max_hops=0"), stored(0..=1, "1"), stored(2..=2, "")));
+    proves("joins:H4");
+    check(&format!(
+        "{}pause c1->c2\nalter c1->c2 max_hops=1 enabled=true\npublish c0 1\n{}{}",
+        chain(4, ""),
+        stored(0..=3, "1"),
+        stored(4..=4, "")
+    ));
+    proves("joins:H5");
+    check(&format!("{}publish c3 1\n{}{}", chain(9, "max_hops=5"), stored(0..=2, ""), stored(3..=9, "1")));
+    proves("joins:H6");
+}
+
+#[test]
+fn the_hop_budget_survives_a_restart() {
+    check(&format!(
+        "{}pause c3->c4\npublish c0 1\ncrash\nresume c3->c4\n{}{}",
+        chain(9, "max_hops=5"),
+        stored(0..=6, "1"),
+        stored(7..=9, "")
+    ));
+    proves("joins:H7");
+}
+
+#[test]
+fn reach_does_not_depend_on_which_path_was_faster() {
+    let script = "channel c0
+         channel c1
+         channel c2
+         channel x
+         channel y
+         join c0->c1
+         join c1->c2
+         join c2->x
+         join c0->x max_hops=0
+         join x->y
+         pause c2->x
+         publish c0 1
+         stored x = 1
+         stored y =
+         view x->y hop_stopped_total=1
+         resume c2->x
+         stored x = 1
+         stored y = 1
+         view c2->x duplicate_total=1
+         crash
+         publish c0 2
+         stored x = 1 2
+         stored y = 1 2";
+    check(script);
+    proves("joins:H8");
+    proves("HOP-6");
+}
+
+#[test]
+fn what_is_filtered_out_consumes_no_budget() {
+    check(
+        "channel a
+         channel b
+         channel c
+         join a->b max_hops=0 filter=\"k = 1\"
+         join b->c
+         publish a 1{k=2} 2{k=1}
+         stored b = 2
+         stored c =
+         view b->c hop_stopped_total=1
+         view a->b filtered_total=1 forwarded_total=1",
+    );
+    proves("HOP-5");
+}
+
+#[test]
+fn a_loop_ends_at_the_first_store_that_knows_the_event() {
+    let pair = "channel c0
+         channel c1
+         join c0->c1
+         join c1->c0
+         ";
+    check(&format!("{pair}publish c0 1\nstored c0 = 1\nstored c1 = 1"));
+    proves("joins:L1");
+    check(&format!("{pair}publish c1 1\nstored c0 = 1\nstored c1 = 1"));
+    proves("joins:L2");
+    check(
+        "channel a
+         channel b
+         channel c
+         join a->b
+         join b->c
+         join c->a
+         publish a 1..100
+         publish b 101..200
+         publish c 201..300
+         view a depth=300
+         view b depth=300
+         view c depth=300",
+    );
+    proves("joins:L3");
+    check(
+        "channel a
+         channel b
+         join a->b filter=\"color = 'red'\"
+         join b->a
+         publish a 1{color=red} 2{color=blue}
+         publish b 3{color=blue}
+         stored a = 1 2 3
+         stored b = 1 3",
+    );
+    proves("joins:L4");
+    check(
+        "channel c0
+         channel c1
+         join c0->c1 split_horizon=false
+         join c1->c0 split_horizon=false
+         publish c0 1
+         stored c0 = 1
+         stored c1 = 1
+         view c1->c0 duplicate_total=1 split_horizon_total=0",
+    );
+    proves("joins:L5");
+    proves("LOOP-1");
+    proves("LOOP-3");
+}
+
+#[test]
+fn several_paths_deliver_once() {
+    let diamond = "channel a
+         channel b
+         channel c
+         channel d
+         join a->b
+         join a->c
+         join b->d
+         join c->d
+         ";
+    check(&format!(
+        "{diamond}publish a 1..1000\nview a depth=1000\nview b depth=1000\nview c depth=1000\nview d depth=1000"
+    ));
+    let broker = &mut check(&format!("{diamond}publish a 1..1000"));
+    let views = ["b->d", "c->d"].map(|join| {
+        let request = crate::admin::Request::ShowJoin { name: join.into() };
+        let view = serde_json::to_value(broker.ask(request).unwrap()).unwrap();
+        view["duplicate_total"].as_u64().unwrap()
+    });
+    assert_eq!(views.iter().sum::<u64>(), 1_000);
+    proves("joins:P3");
+    proves("DUP-1");
+    proves("DUP-8");
+}
+
+#[test]
+fn a_late_copy_is_recognised_whatever_became_of_the_first() {
+    let two_ways = "channel a
+         channel b
+         join a->b
+         join b->d allow_missing=true
+         join a->d allow_missing=true
+         pause b->d
+         ";
+    check(&format!(
+        "queue d\n{two_ways}publish a 1
+         consume C d
+         got C = 1
+         ack C 1
+         stored d =
+         crash
+         wait 600000
+         resume b->d
+         view b->d duplicate_total=1
+         stored d ="
+    ));
+    proves("joins:P5");
+    proves("DUP-5");
+    check(&format!(
+        "channel d ttl=1000\n{two_ways}publish a 1
+         wait 5000
+         view d depth=0 expired_total=1
+         resume b->d
+         view b->d duplicate_total=1
+         view d depth=0 expired_total=1"
+    ));
+    proves("joins:P6");
+    check(
+        "channel a
+         channel b
+         channel d
+         join a->d filter=\"color = 'red'\"
+         join a->b
+         join b->d
+         publish a 1{color=red} 2{color=blue}
+         view d depth=2",
+    );
+    proves("joins:P7");
+}
+
+#[test]
+fn a_store_made_again_is_another_origin() {
+    check(
+        "channel a
+         channel d
+         join a->d
+         publish a 1
+         delete a => STORE_IN_USE
+         delete a cascade
+         view a->d => JOIN_NOT_FOUND
+         channel a
+         join a->d
+         publish a 2
+         view a last_event_id=1
+         stored d = 1 2",
+    );
+    proves("joins:P8");
+    proves("DEL-4");
+}
+
+#[test]
+fn a_message_id_sent_twice_is_one_event_only_if_asked_for() {
+    check(
+        "channel a
+         channel d
+         join a->d
+         publish a 1{id=X} 1{id=X}
+         stored a = 1 1
+         stored d = 1 1",
+    );
+    check(
+        "channel a publisher_dedupe=message-id
+         channel d
+         join a->d
+         publish a 1{id=X} 1{id=X} 2{id=Y} 3
+         stored a = 1 2 3
+         stored d = 1 2 3
+         view a deduplicated_total=1
+         crash
+         publish a 1{id=X}
+         stored a = 1 2 3
+         wait 600001
+         publish a 4{id=X}
+         stored a = 1 2 3 4",
+    );
+    proves("joins:P9");
+    proves("DUP-11");
+}
+
+#[test]
+fn what_can_not_be_judged_is_set_aside() {
+    let script = "channel a
+         channel d dead_event_store=grave dedupe={\"min_ids\":1000,\"min_age\":1000}
+         channel grave
+         join a->d
+         publish a 1 m{mem}
+         stored d = 1 m
+         restart              # numbers in memory are never given again: the next id is above 65,536
+         publish a 2{mem}
+         wait 2000
+         publish a 3
+         restart
+         publish a 4{mem}
+         wait 2000
+         publish a 5
+         join a->d name=late via=other start=all
+         stored grave = 1
+         view d undecidable_total=1
+         view late state=running";
+    let broker = &mut check(script);
+    let request = crate::admin::Request::BrowseStore {
+        kind: crate::admin::StoreKind::Channel,
+        name: "grave".into(),
+        selection: crate::admin::Selection::default(),
+        limit: 9,
+    };
+    let events = serde_json::to_value(broker.ask(request).unwrap()).unwrap();
+    assert_eq!(events["items"][0]["dead_letter"]["reason"], "DUPLICATE_UNDECIDABLE", "{events:#}");
+    proves("joins:P10");
+    proves("DUP-7");
+}
+
+#[test]
+fn joins_are_checked_when_they_are_made() {
+    check(
+        "queue q
+         channel a
+         channel b
+         join q->a => JOIN_SOURCE_IS_QUEUE
+         join a->a => JOIN_SELF
+         join x->a => JOIN_SOURCE_NOT_FOUND
+         join a->x => JOIN_DEST_NOT_FOUND
+         join a->b@far => LINK_MISSING
+         join a->b archive=true => ARCHIVE_NEEDS_QUEUE
+         join a->b filter=\"x =\" => FILTER_SYNTAX
+         view broker joins=0",
+    );
+    proves("joins:J1");
+    proves("joins:A8");
+    proves("JOIN-2");
+    proves("JOIN-8");
+    proves("ARC-1");
+    check(
+        "channel a
+         channel b
+         join a->b
+         view a->b max_hops=10 filter=null archive=false start=new state=running
+         join a-> => JOIN_NO_DESTINATION
+         join a->b
+         view broker joins=1
+         join a->b max_hops=3 => JOIN_EXISTS",
+    );
+    proves("joins:J2");
+    proves("JOIN-3");
+    proves("JOIN-7");
+    proves("HOP-4");
+}
+
+#[test]
+fn a_join_begins_where_it_is_told() {
+    check(
+        "channel a
+         channel new
+         channel all
+         channel from
+         publish a 1..3
+         join a->new
+         join a->all start=all
+         join a->from start=3
+         publish a 4
+         stored new = 4
+         stored all = 1..4
+         stored from = 3 4",
+    );
+    proves("JOIN-9");
+}
+
+#[test]
+fn a_filter_lets_only_matching_events_pass() {
+    check(
+        "channel a
+         channel b
+         queue q
+         join a->b filter=\"region = 'EU'\"
+         join a->q filter=\"region = 'US'\"
+         publish a 1{region=EU} 2{region=US} 3{region=ASIA} 4
+         stored a = 1..4
+         stored b = 1
+         stored q = 2
+         view a->b filtered_total=3 forwarded_total=1
+         view a->q filtered_total=3 forwarded_total=1",
+    );
+    proves("joins:J3");
+    proves("FIL-1");
+    proves("FIL-2");
+    check(
+        "channel local/rates
+         channel eur/rates
+         join /local/rates->/eur/rates filter=\"CCY = 'EUR'\"
+         publish local/rates 1{CCY=EUR} 2{CCY=USD}
+         stored local/rates = 1 2
+         stored eur/rates = 1",
+    );
+    proves("joins:A6");
+}
+
+#[test]
+fn a_changed_filter_holds_for_later_events() {
+    check(
+        "channel a
+         channel b
+         join a->b filter=\"k = 1\"
+         pause a->b
+         publish a 1{k=1} 2{k=2}
+         alter a->b filter=\"k = 2\"
+         publish a 3{k=1} 4{k=2}
+         alter a->b filter=\"k = 3\"
+         publish a 5{k=2} 6{k=3}
+         crash
+         resume a->b
+         stored b = 1 4 6
+         publish a 7{k=1} 8{k=3}
+         stored b = 1 4 6 8
+         alter a->b filter=\"k = 1\"
+         publish a 9{k=1}
+         stored b = 1 4 6 8 9",
+    );
+    proves("FIL-4");
+}
+
+#[test]
+fn an_archive_records_every_arrival() {
+    check(
+        "channel a
+         queue q
+         join a->q archive=true
+         publish a 1..3
+         stored q = 1..3",
+    );
+    proves("joins:A1");
+    check(
+        "channel a
+         queue q
+         join a->q archive=true filter=\"CCY = 'EUR'\"
+         publish a 1{CCY=EUR} 2{CCY=USD} 3{CCY=EUR}
+         stored q = 1 3",
+    );
+    proves("joins:A2");
+    check(
+        "channel a
+         channel b
+         channel c
+         channel d
+         queue q
+         join a->b
+         join a->c
+         join b->d
+         join c->d
+         join d->q archive=true
+         publish a 1
+         stored d = 1
+         stored q = 1 1",
+    );
+    proves("joins:A3");
+    proves("ARC-2");
+    proves("ARC-3");
+    for (horizon, archived) in [(true, "1"), (false, "1 1")] {
+        check(&format!(
+            "channel c0
+             channel c1
+             queue q
+             join c0->c1 split_horizon={horizon}
+             join c1->c0 split_horizon={horizon}
+             join c0->q archive=true
+             publish c0 1
+             stored q = {archived}"
+        ));
+    }
+    proves("joins:A4");
+    check(
+        "channel a publisher_dedupe=message-id
+         queue q
+         join a->q archive=true
+         publish a 1{id=X} 1{id=X}
+         stored a = 1
+         stored q = 1 1",
+    );
+    proves("joins:A7");
+    proves("ARC-5");
+}
+
+#[test]
+fn an_archive_marks_what_its_source_did_not_store() {
+    let broker = check(
+        "channel a publisher_dedupe=message-id
+         queue q
+         join a->q archive=true
+         publish a 1{id=X} 1{id=X}
+         consume C q
+         got C = 1 1",
+    );
+    let marks: Vec<bool> =
+        broker.consumers["C"].got.iter().map(|got| got.annotations.archive_duplicate).collect();
+    assert_eq!(marks, [false, true]);
+}
+
+#[test]
+fn an_archive_neither_loses_nor_doubles_over_a_crash() {
+    check(
+        "channel a
+         queue q capacity=2
+         join a->q archive=true
+         publish a 1..4
+         stored q = 1 2
+         crash
+         stored q = 1 2
+         consume C q
+         got C = 1 2
+         ack C 1 2
+         got C = 3 4
+         ack C 3 4
+         crash
+         stored q =
+         publish a 5{mem}
+         crash
+         publish a 6
+         stored q = 6",
+    );
+    proves("ARC-4");
+}
+
+#[test]
+fn a_deleted_join_forwards_no_more() {
+    check(
+        "channel a
+         channel b
+         join a->b
+         publish a 1
+         delete a->b
+         publish a 2
+         stored a = 1 2
+         stored b = 1",
+    );
+    proves("joins:D1");
+    proves("DEL-1");
+    check(
+        "channel a
+         queue b capacity=1
+         join a->b
+         publish a 1..51
+         view a->b state=blocked reason=destination-full lag_events=50
+         delete a->b left=50
+         view a->b => JOIN_NOT_FOUND",
+    );
+    check(
+        "channel a
+         channel b
+         join a->b
+         pause a->b
+         publish a 1..500
+         delete a->b drain left=0
+         stored b = 1..500",
+    );
+    proves("joins:D2");
+    proves("DEL-2");
+    check(
+        "channel a
+         channel b
+         join a->b
+         publish a 1..3
+         delete a->b
+         join a->b start=all
+         stored b = 1..3
+         view a->b duplicate_total=3",
+    );
+    proves("joins:D3");
+    proves("DEL-3");
+}
+
+#[test]
+fn a_full_destination_holds_the_join_and_loses_nothing() {
+    check(
+        "channel a
+         queue b capacity=10
+         join a->b
+         publish a 1..15
+         stored b = 1..10
+         view a->b state=blocked reason=destination-full
+         consume C b credit=5
+         got C = 1..5
+         ack C ..5
+         stored b = 6..15
+         view a->b state=running reason=\"\" lag_events=0
+         credit C 100
+         got C = 6..15",
+    );
+    proves("joins:E1");
+}
+
+#[test]
+fn a_refused_event_is_laid_aside_and_the_join_goes_on() {
+    check(
+        "channel a dead_event_store=grave
+         channel grave
+         channel b max_message_size=200
+         join a->b
+         publish a 1 this-text-is-so-long-that-the-message-is-larger-than-two-hundred-bytes-and-that-is-not-easy-to-reach-with-a-text-but-here-we-are-at-last-or-nearly-so-let-us-go-on-for-a-little-while-until-it-is-certain 3
+         stored b = 1 3
+         view grave depth=1
+         view a->b state=running dead_lettered_total=1 lag_events=0",
+    );
+    proves("joins:E2");
+}
+
+#[test]
+fn a_join_waits_for_its_destination() {
+    check(
+        "channel a
+         join a->b allow_missing=true
+         publish a 1 2
+         view a->b state=waiting reason=destination-missing
+         channel b
+         stored b = 1 2
+         view a->b state=running
+         join a->z archive=true allow_missing=true
+         publish a 3
+         channel z
+         publish a 4
+         view a->z state=blocked reason=destination-kind
+         queue z
+         stored queue:z = 3 4",
+    );
+    proves("FWD-5");
+}
+
+#[test]
+fn a_purge_is_repeated_only_where_that_was_asked_for() {
+    check(
+        "channel a
+         channel b
+         channel c
+         join a->b propagate_purge=true
+         join a->c
+         publish a 1..4
+         publish b x
+         crash
+         publish a 5
+         purge a 2..3
+         stored a = 1 4 5
+         stored b = 1 4 x 5
+         stored c = 1..5
+         purge a
+         stored b = x
+         stored c = 1..5",
+    );
+    proves("FWD-3");
+}
+
+#[test]
+fn events_that_leave_the_source_are_held_for_its_joins() {
+    let settings = BrokerSettings { name: "here".into(), spool_max_events: 4, ..BrokerSettings::default() };
+    check_with(
+        settings.clone(),
+        "channel a capacity=2 honour_capacity=false
+         channel b
+         join a->b
+         pause a->b
+         publish a 1..6
+         stored a = 5 6
+         view a->b lag_events=6
+         publish a 7 => JOIN_SPOOL_FULL
+         crash
+         stored a = 5 6
+         resume a->b
+         stored b = 1..6
+         publish a 7
+         stored b = 1..7
+         view broker messages=3",
+    );
+    check_with(
+        settings.clone(),
+        "channel a capacity=2 honour_capacity=false
+         channel b
+         join a->b filter=\"k = 1\"
+         publish a 1..20         # filtered: nothing is held for the join
+         stored a = 19 20
+         view broker messages=2
+         publish a x{k=1}
+         stored b = x",
+    );
+    check_with(
+        settings,
+        "channel a publish_keys=[{\"name\":\"k\"}]
+         channel b
+         join a->b
+         pause a->b
+         publish a 1{k=1} 2{k=1} 3{k=2}
+         stored a = 2 3
+         purge a 3..3
+         resume a->b
+         stored b = 1 2",
+    );
+    proves("FWD-2");
+}
+
+#[test]
+fn an_unforwarded_event_is_kept_by_interest() {
+    check(
+        "channel a retention=interest
+         channel b
+         publish a 0
+         stored a =
+         join a->b
+         pause a->b
+         publish a 1..3
+         stored a = 1..3
+         crash
+         stored a = 1..3
+         resume a->b
+         stored a =
+         stored b = 1..3",
+    );
+}
+
+#[test]
+fn expired_events_are_not_forwarded() {
+    check(
+        "channel a ttl=1000 dead_event_store=grave
+         channel grave
+         channel b
+         join a->b
+         pause a->b
+         publish a 1 2{ttl=50}
+         wait 100
+         resume a->b
+         stored b = 1
+         pause a->b
+         publish a 3
+         wait 2000
+         resume a->b
+         stored b = 1
+         stored grave = 2 1 3",
+    );
+    proves("FWD-4");
+}
+
+#[test]
+fn a_standby_takes_over_where_its_primary_stopped() {
+    check(
+        "channel a retention=interest
+         queue d
+         join a->d name=one
+         join a->d name=two via=other role=standby standby_for=one standby_delay=5000
+         publish a 1..3
+         stored d = 1..3
+         stored a =                # the standby pins nothing
+         view two state=standby
+         pause one
+         ",
+    );
+    check(
+        "channel a retention=interest
+         queue d
+         join a->d name=a->d
+         join a->d name=s->d via=other role=standby standby_for=a->d standby_delay=5000
+         publish a 1..3
+         view s->d state=standby forwarded_total=0
+         pause a->d
+         publish a 4 5
+         stored d = 1..3
+         wait 4000
+         stored d = 1..3
+         wait 2000
+         stored d = 1..5
+         view s->d state=running forwarded_total=2
+         resume a->d
+         publish a 6
+         stored d = 1..6
+         stored a =
+         wait 10000
+         view s->d state=standby",
+    );
+    proves("ORD-3");
+}
+
+#[test]
+fn a_blocked_join_holds_up_publishers_only_if_asked_to() {
+    let script = |on_block: &str| {
+        format!(
+            "channel a
+             queue b capacity=1
+             join a->b on_block={on_block}
+             publish a 1..3000
+             consume C b"
+        )
+    };
+    let broker = check(&script("hold"));
+    assert!(broker.producers.values().next().unwrap().credit > 4_000);
+    let mut broker = check(&script("backpressure"));
+    assert!(broker.producers.values().next().unwrap().credit < 4_000, "no credit while it is blocked");
+    continue_with(&mut broker, "delete a->b");
+    assert!(broker.producers.values().next().unwrap().credit > 4_000, "released with the join");
+    proves("FWD-1");
+}
+
+#[test]
+fn a_forged_origin_means_nothing() {
+    let mut broker = check("channel a\nchannel b\njoin a->b\npublish a 1");
+    let uid = broker.engine.stores.iter().flatten().find(|s| &*s.name == "a").unwrap().uid;
+    let mut origin = uid.0.to_vec();
+    origin.extend_from_slice(&1u64.to_be_bytes());
+    let forged = super::Draft {
+        annotations: vec![("x-opt-postroad-origin", postroad_amqp_codec::Value::Binary(origin.into()))],
+        ..super::Draft::new("2")
+    };
+    let name = broker.producers.keys().next().unwrap().clone();
+    broker.publish(&name, forged.incoming());
+    continue_with(&mut broker, "stored a = 1 2\nstored b = 1 2");
+    proves("joins:P12");
+    proves("DUP-10");
+}
+
+#[test]
+fn a_full_disk_holds_joins_and_publishers() {
+    check(
+        "channel a
+         channel b
+         join a->b
+         pause a->b
+         publish a 1..3
+         disk full
+         publish a 4 => DISK_FULL
+         resume a->b
+         view a->b state=blocked reason=disk-full
+         stored b =
+         disk free
+         wait 60000
+         stored b = 1..3",
+    );
+}

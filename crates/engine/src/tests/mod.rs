@@ -1,0 +1,79 @@
+//! Tests of the engine as a whole, through commands and effects alone. Most are scripts (`script`): a line a thing
+//! that happens or must be so.
+
+mod broker;
+mod script;
+
+mod joins;
+mod objects;
+mod queues;
+
+use postroad_amqp_codec::message::{Body, Header, Message as Whole, MessageId, Properties};
+use postroad_amqp_codec::{Decode, Encode, Map, Value};
+use postroad_model::message::{Incoming, Message};
+
+/// What a test says of a message.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) text: String,
+    pub(crate) nondurable: bool,
+    pub(crate) priority: Option<u8>,
+    pub(crate) ttl: Option<u32>,
+    pub(crate) id: Option<String>,
+    pub(crate) to: Option<String>,
+    pub(crate) properties: Vec<(String, Value)>,
+    pub(crate) annotations: Vec<(&'static str, Value)>,
+}
+
+impl Draft {
+    pub(crate) fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), ..Self::default() }
+    }
+
+    /// The message as a front door hands it over.
+    pub(crate) fn incoming(&self) -> Incoming {
+        Incoming::parse(&self.encoded()).unwrap()
+    }
+
+    fn encoded(&self) -> Vec<u8> {
+        let mut properties = Map::default();
+        for (key, value) in &self.properties {
+            properties.0.push((Value::String(key.as_str().into()), value.clone()));
+        }
+        let mut annotations = Map::default();
+        for (key, value) in &self.annotations {
+            annotations.0.push((Value::Symbol(postroad_amqp_codec::Symbol::from_static(key)), value.clone()));
+        }
+        let message = Whole {
+            header: Some(Header {
+                durable: !self.nondurable,
+                priority: self.priority.unwrap_or(Header::DEFAULT_PRIORITY),
+                ttl: self.ttl,
+                ..Header::default()
+            }),
+            message_annotations: (!annotations.0.is_empty()).then_some(annotations),
+            properties: Some(Properties {
+                message_id: self.id.clone().map(MessageId::String),
+                to: self.to.clone(),
+                ..Properties::default()
+            }),
+            application_properties: (!properties.0.is_empty()).then_some(properties),
+            body: Body::Value(Value::String(self.text.as_str().into())),
+            ..Whole::default()
+        };
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        bytes
+    }
+}
+
+/// The text of a message that a [`Draft`] made.
+pub(crate) fn body_text(message: &Message) -> String {
+    match Value::decode_all(message.body()) {
+        Ok(Value::Described(described)) => match described.value {
+            Value::String(text) => text.to_string(),
+            other => format!("{other:?}"),
+        },
+        other => format!("{other:?}"),
+    }
+}
