@@ -1,23 +1,21 @@
-//! The `postroad` binary.
+//! The `postroad` program: the broker, and everything to look after one from a terminal.
+//!
+//! What it knows: words on a command line, and how answers look to people (tables) and programs (`--json`). What
+//! it must never know: how a broker works. `serve` hands over to `postroad-server`; operators' commands use the
+//! REST interface and nothing else; clients' commands speak AMQP like any client.
 
+mod cli;
+mod commands;
+
+use clap::Parser;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let mut options = postroad_server::ServeOptions::default();
-    let mut arguments = std::env::args().skip(2);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--config" => options.config_file = arguments.next().map(Into::into),
-            "--data-dir" => options.data_dir = arguments.next().map(Into::into),
-            _ => {}
-        }
-    }
-    match postroad_server::serve(&options) {
+    match cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.report(),
     }
 }

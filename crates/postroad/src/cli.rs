@@ -1,0 +1,124 @@
+//! The command line as a whole: which commands there are, and what they have in common.
+
+use crate::commands::failure::{Failure, Outcome};
+use crate::commands::operators::OperatorCommand;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use postroad_server::ServeOptions;
+use std::path::{Path, PathBuf};
+use tracing_subscriber::EnvFilter;
+
+const ABOUT: &str = "Postroad, a federated message broker";
+
+const AFTER_HELP: &str = "\
+Environment:
+  POSTROAD_URL       The broker: http://HOST[:8161] for operators' commands,
+                     amqp://HOST[:5672] for clients' commands; each takes the
+                     host of the other form, and its own port.
+  POSTROAD_USER      The user to log in as, and
+  POSTROAD_PASSWORD  the password, where the broker has users.
+  POSTROAD_CONFIG    The configuration file of 'serve'.
+  POSTROAD_LOG       What 'serve' logs: error, warn, info, debug or trace, also
+                     by part: info,postroad_server=debug.
+
+Exit codes: 0 done, 1 refused or failed, 2 bad usage, 3 broker not reached.
+
+Examples:
+  postroad serve                      a broker to try, on this machine only
+  postroad channel create orders      a stored stream
+  postroad join create orders audit   what arrives in orders goes to audit too
+  postroad queue list --json          for programs";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "postroad", version, about = ABOUT, after_help = AFTER_HELP, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(ServeCommand),
+    #[command(flatten)]
+    Operators(Box<OperatorCommand>),
+    /// Print a completion script for a shell
+    ///
+    /// Example for bash: postroad completions bash > /etc/bash_completion.d/postroad
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Run a broker until it is told to stop (SIGINT, SIGTERM)
+///
+/// Without a configuration file it listens on this machine only (AMQP 5672, HTTP 8161), lets everybody in, and makes
+/// queues and channels when they are first used. For production, begin with 'postroad init'.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  postroad serve
+  postroad serve --config /etc/postroad.toml
+  postroad serve --data-dir /var/lib/postroad")]
+struct ServeCommand {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", env = "POSTROAD_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where everything is stored that must survive a restart; overrides the configuration
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Let other machines connect without a login; for closed networks only
+    #[arg(long)]
+    allow_open_remote: bool,
+}
+
+impl Cli {
+    /// Does what the command line says.
+    pub(crate) fn run(self) -> Outcome {
+        match self.command {
+            Command::Serve(serve) => serve.run(),
+            Command::Operators(command) => command.run(),
+            Command::Completions { shell } => {
+                let mut root = Self::command();
+                clap_complete::generate(shell, &mut root, "postroad", &mut std::io::stdout());
+                Ok(())
+            }
+        }
+    }
+}
+
+impl ServeCommand {
+    fn run(self) -> Outcome {
+        start_logging(self.config.as_deref());
+        let options = ServeOptions {
+            config_file: self.config,
+            data_dir: self.data_dir,
+            allow_open_remote: self.allow_open_remote,
+            ..ServeOptions::default()
+        };
+        postroad_server::serve(&options).map_err(|error| Failure::failed(error.to_string()))
+    }
+}
+
+/// Logs go to standard error, one line each. `POSTROAD_LOG` wins over the configuration's level.
+fn start_logging(config: Option<&Path>) {
+    let filter = EnvFilter::try_from_env("POSTROAD_LOG").unwrap_or_else(|_| EnvFilter::new(level(config)));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).compact().init();
+}
+
+/// The level of the configuration. A file that can't be read says so when the broker starts, not here.
+fn level(config: Option<&Path>) -> &'static str {
+    let options = postroad_config::Options::default();
+    let read = config.and_then(|file| postroad_config::load(file, &options).0);
+    read.map_or("info", |config| config.log.level.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,17 @@
+//! The commands, a file per noun, and what they share: the way to the broker (`api`), what is printed (`print`), and
+//! how a command ends (`failure`).
+
+pub(crate) mod api;
+pub(crate) mod check;
+pub(crate) mod dead_letters;
+pub(crate) mod events;
+pub(crate) mod failure;
+pub(crate) mod init;
+pub(crate) mod joins;
+pub(crate) mod named_objects;
+pub(crate) mod operators;
+pub(crate) mod print;
+pub(crate) mod status;
+pub(crate) mod store_settings;
+pub(crate) mod stores;
+pub(crate) mod values;
