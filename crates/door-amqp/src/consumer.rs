@@ -82,7 +82,9 @@ impl Door {
         attach: &Attach,
         commands: &mut Vec<Command>,
     ) {
-        let Some(source) = &attach.source else {
+        // Some libraries can't leave the source out: one that names nothing asks for nothing else.
+        let asks = |source: &&Source| source.address.is_some() || source.dynamic;
+        let Some(source) = attach.source.as_ref().filter(asks) else {
             return self.attach_lookup(id, session, attach, commands);
         };
         match source::read(attach, source) {

@@ -166,6 +166,10 @@ impl Incoming {
     /// # Errors
     /// `BAD_MESSAGE` where the sections do not parse.
     pub fn parse(sent: &[u8]) -> Result<Self, Refusal> {
+        if sent.is_empty() {
+            let text = "the message has no bytes: it needs at least a body section";
+            return Err(Refusal::new(Code::BadMessage, "message", text));
+        }
         Self::read(sent).map_err(|error| {
             let text = format!("the message can't be read as AMQP 1.0 message sections: {error}");
             Refusal::new(Code::BadMessage, "message", text)
@@ -328,5 +332,6 @@ mod tests {
     #[test]
     fn what_is_no_message_is_refused() {
         assert_eq!(Incoming::parse(b"no message").unwrap_err().code, Code::BadMessage);
+        assert_eq!(Incoming::parse(b"").unwrap_err().code, Code::BadMessage);
     }
 }
