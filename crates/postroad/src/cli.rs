@@ -1,10 +1,14 @@
 //! The command line as a whole: which commands there are, and what they have in common.
 
+use crate::commands::clients::ClientCommand;
 use crate::commands::failure::{Failure, Outcome};
 use crate::commands::operators::OperatorCommand;
+use crate::commands::print;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use postroad_server::ServeOptions;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 const ABOUT: &str = "Postroad, a federated message broker";
@@ -41,12 +45,14 @@ enum Command {
     Serve(ServeCommand),
     #[command(flatten)]
     Operators(Box<OperatorCommand>),
+    #[command(flatten)]
+    Clients(Box<ClientCommand>),
     /// Print a completion script for a shell
     ///
     /// Example for bash: postroad completions bash > /etc/bash_completion.d/postroad
     Completions {
         /// The shell
-        shell: clap_complete::Shell,
+        shell: Shell,
     },
 }
 
@@ -74,15 +80,16 @@ struct ServeCommand {
 
 impl Cli {
     /// Does what the command line says.
-    pub(crate) fn run(self) -> Outcome {
-        match self.command {
+    pub(crate) fn run(self) -> ExitCode {
+        let outcome = match self.command {
+            Command::Clients(command) => return command.run(),
             Command::Serve(serve) => serve.run(),
             Command::Operators(command) => command.run(),
-            Command::Completions { shell } => {
-                let mut root = Self::command();
-                clap_complete::generate(shell, &mut root, "postroad", &mut std::io::stdout());
-                Ok(())
-            }
+            Command::Completions { shell } => completions(shell),
+        };
+        match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.report(),
         }
     }
 }
@@ -98,6 +105,12 @@ impl ServeCommand {
         };
         postroad_server::serve(&options).map_err(|error| Failure::failed(error.to_string()))
     }
+}
+
+fn completions(shell: Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "postroad", &mut script);
+    print::line(String::from_utf8_lossy(&script).trim_end())
 }
 
 /// Logs go to standard error, one line each. `POSTROAD_LOG` wins over the configuration's level.

@@ -36,7 +36,7 @@ impl Broker {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
         std::thread::spawn(move || {
-            log.lines().map_while(Result::ok).for_each(|line| eprintln!("broker: {line}"))
+            log.lines().map_while(Result::ok).for_each(|line| eprintln!("broker: {line}"));
         });
         let mut broker = Self { folder, process, url: format!("http://127.0.0.1:{http}") };
         let deadline = Instant::now() + PATIENCE;
@@ -139,7 +139,8 @@ fn channels_and_queues_are_defined_shown_altered_and_deleted() {
     );
     broker.says(&["queue", "create", "jobs", "--redelivery-delay", "5s", "--max-delivery-attempts", "-1"]);
     assert_eq!(broker.json(&["queue", "show", "jobs"])["redelivery_delay"], 5_000);
-    assert!(broker.says(&["queue", "show", "jobs"]).contains("\nmax_delivery_attempts       -1\n"));
+    let shown = broker.says(&["queue", "show", "jobs"]);
+    assert!(shown.lines().any(|line| line.split_whitespace().eq(["max_delivery_attempts", "-1"])), "{shown}");
     let table = broker.says(&["channel", "list"]);
     assert!(table.starts_with("CHANNEL    TYPE   RETENTION  EVENTS"), "{table}");
     assert!(table.contains("\neur/rates  mixed  interest   0 "), "{table}");
@@ -263,14 +264,14 @@ fn a_written_configuration_passes_the_check() {
     let checked = run(&["check", path], &[]);
     assert_eq!(
         (checked.status.code(), text(&checked.stdout).as_str()),
-        (Some(0), "1 files, 0 errors, 0 warnings\n")
+        (Some(0), "1 file, 0 errors, 0 warnings\n")
     );
     std::fs::write(&file, "[[queue]]\nname = \"q\"\ncapcity = 5\n").unwrap();
     let checked = run(&["check", "--json", path], &[]);
     assert_eq!(checked.status.code(), Some(1));
     let found: Value = serde_json::from_slice(&checked.stdout).unwrap();
     assert_eq!((&found[0]["code"], &found[0]["line"]), (&"UNKNOWN_KEY".into(), &3.into()));
-    assert!(text(&run(&["check", path], &[]).stdout).contains("1 files, 1 errors, 0 warnings\n"));
+    assert!(text(&run(&["check", path], &[]).stdout).contains("1 file, 1 error, 0 warnings\n"));
 }
 
 #[test]

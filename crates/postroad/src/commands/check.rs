@@ -41,8 +41,14 @@ impl CheckCommand {
                 print::line(&format!("{finding}\n"))?;
             }
             let warnings = found.len() - errors;
-            print::line(&format!("{} files, {errors} errors, {warnings} warnings", self.files.len()))?;
+            let counts = [(self.files.len(), "file"), (errors, "error"), (warnings, "warning")];
+            print::line(&counts.map(|(count, word)| counted(count, word)).join(", "))?;
         }
         if errors == 0 { Ok(()) } else { Err(Failure::silent()) }
     }
+}
+
+fn counted(count: usize, word: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {word}{ending}")
 }

@@ -1,8 +1,9 @@
-//! The commands, a file per noun, and what they share: the way to the broker (`api`), what is printed (`print`), and
+//! The commands, a file per noun (clients' in `clients`), and what they share: the way to the broker (`api`), what is printed (`print`), and
 //! how a command ends (`failure`).
 
 pub(crate) mod api;
 pub(crate) mod check;
+pub(crate) mod clients;
 pub(crate) mod dead_letters;
 pub(crate) mod events;
 pub(crate) mod failure;
