@@ -17,7 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Broker {
     folder: TempDir,
     process: Child,
+    /// For operators' commands.
     url: String,
+    /// For clients' commands.
+    amqp: String,
 }
 
 impl Broker {
@@ -38,7 +41,8 @@ impl Broker {
         std::thread::spawn(move || {
             log.lines().map_while(Result::ok).for_each(|line| eprintln!("broker: {line}"));
         });
-        let mut broker = Self { folder, process, url: format!("http://127.0.0.1:{http}") };
+        let (url, amqp) = (format!("http://127.0.0.1:{http}"), format!("amqp://127.0.0.1:{amqp}"));
+        let mut broker = Self { folder, process, url, amqp };
         let deadline = Instant::now() + PATIENCE;
         while broker.run(&["status"]).status.code() == Some(3) {
             assert_eq!(broker.process.try_wait().unwrap(), None, "the broker ended");
@@ -211,6 +215,30 @@ fn named_objects_and_dead_letters_are_looked_after() {
     assert!(broker.refuses(&["dlq", "list", "--queue", "none"]).contains("[UNKNOWN_QUEUE]"));
     let status = broker.json(&["status"]);
     assert_eq!((&status["name"], &status["channels"]), (&"A".into(), &1.into()));
+}
+
+#[test]
+fn a_message_is_sent_browsed_rejected_and_found_among_the_dead_letters() {
+    let broker = Broker::start("[[queue]]\nname = \"jobs\"\n");
+    let client = |arguments: &[&str]| {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["--url", &broker.amqp]).collect();
+        broker.says(&arguments)
+    };
+    client(&["send", "jobs", "dig a hole", "--property", "tool=spade", "--message-id", "m-1"]);
+    let table = broker.says(&["queue", "browse", "jobs", "--filter", "tool = 'spade'"]);
+    assert!(table.contains("m-1         tool=spade  dig a hole"), "{table}");
+    client(&["receive", "jobs", "--count", "1", "--ack", "reject"]);
+    assert_eq!(broker.json(&["queue", "show", "jobs"])["depth"], 0);
+    let table = broker.says(&["dlq", "list"]);
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!((row[0], row[2], row[3], row[4]), ("1", "REJECTED", "jobs", "1"), "{table}");
+    let letter = broker.json(&["dlq", "show", "1"]);
+    assert_eq!(
+        (&letter["body"], &letter["dead_letter"]["reason"]),
+        (&"dig a hole".into(), &"REJECTED".into())
+    );
+    assert!(broker.refuses(&["dlq", "show", "2"]).contains("has no message 2"));
+    assert_eq!(broker.says(&["queue", "purge", "DLQ", "--id", "1"]), "1 removed\n");
 }
 
 #[test]
