@@ -7,6 +7,7 @@ use crate::commands::print;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use postroad_server::ServeOptions;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -116,7 +117,8 @@ fn completions(shell: Shell) -> Outcome {
 /// Logs go to standard error, one line each. `POSTROAD_LOG` wins over the configuration's level.
 fn start_logging(config: Option<&Path>) {
     let filter = EnvFilter::try_from_env("POSTROAD_LOG").unwrap_or_else(|_| EnvFilter::new(level(config)));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).compact().init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).compact().init();
 }
 
 /// The level of the configuration. A file that can't be read says so when the broker starts, not here.
