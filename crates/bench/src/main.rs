@@ -1,0 +1,106 @@
+//! `postroad-limits`: the three limit programs.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use postroad_bench::{LimitError, Relay, Storing, WriterOptions, WriterReport, write};
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// What no broker on this machine can beat. See docs/benchmarks.md.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Copy AMQP frames from producers to consumers, and nothing else.
+    Forwarder {
+        /// Where to listen.
+        #[arg(long, default_value = "127.0.0.1:5672")]
+        listen: String,
+    },
+    /// Copy AMQP frames, each batch appended and synced before it is confirmed and passed on.
+    Joined {
+        /// Where to listen.
+        #[arg(long, default_value = "127.0.0.1:5672")]
+        listen: String,
+        /// The folder of the journal.
+        #[arg(long, value_name = "FOLDER")]
+        data_dir: PathBuf,
+    },
+    /// Append and sync, batch after batch.
+    Writer {
+        /// The folder of the journal.
+        #[arg(long, value_name = "FOLDER")]
+        data_dir: PathBuf,
+        /// Bytes of each message.
+        #[arg(long, default_value_t = 1100)]
+        size: usize,
+        /// Messages that are synced together.
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+        batch: u32,
+        /// Seconds.
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), LimitError> {
+    match command {
+        Command::Forwarder { listen } => relay(&listen, &Storing::No),
+        Command::Joined { listen, data_dir } => relay(&listen, &Storing::In(data_dir)),
+        Command::Writer { data_dir, size, batch, seconds } => {
+            let duration = Duration::from_secs(seconds);
+            let report = write(&WriterOptions { folder: data_dir, size, batch, duration })?;
+            print(&report);
+            Ok(())
+        }
+    }
+}
+
+fn relay(listen: &str, storing: &Storing) -> Result<(), LimitError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| LimitError::Io { what: "starting", source })?;
+    runtime.block_on(async {
+        let relay = Relay::listen(listen, storing).await?;
+        let _ = writeln!(io::stdout(), "listening on port {}", relay.port()?);
+        relay.serve(complain).await
+    })
+}
+
+fn complain(error: &LimitError) {
+    // Where standard error is gone nobody wants to know.
+    let _ = writeln!(io::stderr(), "{error}");
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts below 2^53 are exact")]
+fn print(report: &WriterReport) {
+    let at = |percentile| report.latency.value_at_percentile(percentile) as f64 / 1e6;
+    let _ = writeln!(
+        io::stdout(),
+        "{:.0} msg/s, {:.0} syncs/s; append to safe: p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms, max {:.2} ms",
+        report.messages as f64 / report.seconds,
+        report.syncs as f64 / report.seconds,
+        at(50.0),
+        at(99.0),
+        at(99.9),
+        report.latency.max() as f64 / 1e6
+    );
+}
