@@ -10,6 +10,9 @@ use postroad_model::message::Message;
 struct Body {
     message: Message,
     holders: u32,
+    /// Those holders that are on disk themselves. Once there is none, a restart would not find the bytes again.
+    durable_holders: u32,
+    /// The bytes are in the journal, and nothing has freed them there.
     on_disk: bool,
 }
 
@@ -36,29 +39,46 @@ impl Bodies {
         id
     }
 
-    /// Keeps a message that no event holds yet.
+    /// Keeps a message that no event holds yet. `on_disk` says that its bytes are in the journal.
     pub(crate) fn insert(&mut self, id: BodyId, message: Message, on_disk: bool) {
-        self.next = self.next.max(id.0 + 1);
+        self.next = self.next.max(id.0.saturating_add(1));
+        if let Some(body) = self.by_id.get_mut(&id) {
+            body.on_disk |= on_disk;
+            return;
+        }
         self.bytes += message.len() as u64;
-        self.by_id.insert(id, Body { message, holders: 0, on_disk });
+        self.by_id.insert(id, Body { message, holders: 0, durable_holders: 0, on_disk });
     }
 
-    /// Another event holds it.
-    pub(crate) fn hold(&mut self, id: BodyId) {
+    /// Another event holds it; `durable` if that event is on disk.
+    pub(crate) fn hold(&mut self, id: BodyId, durable: bool) {
         if let Some(body) = self.by_id.get_mut(&id) {
             body.holders += 1;
+            body.durable_holders += u32::from(durable);
         }
     }
 
     /// An event let it go; the last one frees it.
-    pub(crate) fn release(&mut self, id: BodyId) {
+    pub(crate) fn release(&mut self, id: BodyId, durable: bool) {
         let Some(body) = self.by_id.get_mut(&id) else { return };
         body.holders = body.holders.saturating_sub(1);
-        if body.holders == 0
-            && let Some(body) = self.by_id.remove(&id)
-        {
+        body.durable_holders = body.durable_holders.saturating_sub(u32::from(durable));
+        body.on_disk &= body.durable_holders > 0;
+        if body.holders == 0 {
             self.bytes -= body.message.len() as u64;
+            self.by_id.remove(&id);
         }
+    }
+
+    /// Forgets what no event holds: bytes that were read back though what held them is gone.
+    pub(crate) fn sweep(&mut self) {
+        let bytes = &mut self.bytes;
+        self.by_id.retain(|_, body| {
+            if body.holders == 0 {
+                *bytes -= body.message.len() as u64;
+            }
+            body.holders > 0
+        });
     }
 
     /// The message.
@@ -84,12 +104,6 @@ impl Bodies {
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
     }
 
     /// Their bytes.

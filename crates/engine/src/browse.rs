@@ -5,7 +5,6 @@ use crate::effect::{Annotations, Delivery, Effect};
 use crate::engine::Engine;
 use crate::log::{Entry, Hold};
 use crate::queue::From;
-use crate::ready::PRIORITIES;
 use crate::store::Store;
 use crate::taker::Source;
 use postroad_model::id::{EventId, StoreKey};
@@ -19,44 +18,35 @@ impl Engine {
     /// Sends a browser what it may have; whether there is more to do.
     pub(crate) fn feed_browser(&mut self, key: TakerKey) -> bool {
         for _ in 0..LOOKS_PER_TASK {
-            if !self.has_window(key) {
-                return false;
-            }
             let Some(taker) = self.takers.get(key) else { return false };
-            let Source::Browser { mut passed, up_to } = taker.source else { return false };
+            let Source::Browser { level, passed, up_to } = taker.source else { return false };
             let store = taker.store;
-            let Some((level, id)) = self.next_to_browse(store, passed, up_to) else {
+            let next = self.store(store).and_then(|s| s.log.first_from(passed + 1)).map(|e| &e.event);
+            let (source, found) = match (next.filter(|event| event.id <= up_to), level.checked_sub(1)) {
+                (Some(event), _) => {
+                    let here = self.store(store).and_then(Store::queue).map(|q| q.level(event.priority));
+                    let source = Source::Browser { level, passed: event.id, up_to };
+                    (source, (here == Some(level)).then_some(event.id))
+                }
+                (None, Some(level)) => (Source::Browser { level, passed: 0, up_to }, None),
+                (None, None) => {
+                    self.finish_drain(key);
+                    return false;
+                }
+            };
+            let wanted = found.filter(|&id| self.taker_wants(key, store, id));
+            if wanted.is_some() && !self.has_window(key) {
                 self.finish_drain(key);
                 return false;
-            };
-            passed[usize::from(level)] = id;
-            if let Some(taker) = self.takers.get_mut(key) {
-                taker.source = Source::Browser { passed, up_to };
             }
-            if self.taker_wants(key, store, id) {
+            if let Some(taker) = self.takers.get_mut(key) {
+                taker.source = source;
+            }
+            if let Some(id) = wanted {
                 self.send_to_browser(key, store, id);
             }
         }
         true
-    }
-
-    /// The next message in delivery order: highest priority first, then lowest id, whoever holds it.
-    fn next_to_browse(
-        &self,
-        store: StoreKey,
-        passed: [EventId; PRIORITIES],
-        up_to: EventId,
-    ) -> Option<(u8, EventId)> {
-        let store = self.store(store)?;
-        let queue = store.queue()?;
-        let mut best: Option<(u8, EventId)> = None;
-        for entry in store.log.iter().take_while(|e| e.event.id <= up_to) {
-            let (level, id) = (queue.level(entry.event.priority), entry.event.id);
-            if id > passed[usize::from(level)] && best.is_none_or(|(best, _)| level > best) {
-                best = Some((level, id));
-            }
-        }
-        best
     }
 
     fn send_to_browser(&mut self, key: TakerKey, store: StoreKey, id: EventId) {

@@ -3,9 +3,10 @@
 use crate::command::{Settlement, TakerKey};
 use crate::engine::{Engine, Task};
 use crate::queue::From;
-use crate::reader::{Owed, Position, ReaderKey, Readers, Who};
+use crate::reader::{Owed, Position, Reader, ReaderKey, Readers, Who};
+use crate::store::Store;
 use crate::view::View;
-use postroad_model::id::{EventId, StoreKey};
+use postroad_model::id::{EventId, JoinKey, StoreKey};
 use postroad_model::refusal::Code;
 use postroad_model::settings::{ChannelSettings, Retention, StoreType};
 use postroad_record::{Place, Record, Removal};
@@ -24,13 +25,15 @@ pub(crate) struct Channel {
     pub readers: Readers,
     /// Every event at or below this id was offered to the readers at the tail.
     pub offered: EventId,
+    /// How many events were offered since the start.
+    pub offers: u64,
 }
 
 impl Channel {
     /// A channel without readers.
     #[must_use]
     pub(crate) fn new(settings: ChannelSettings, first_id: EventId) -> Self {
-        Self { settings, readers: Readers::default(), offered: first_id - 1 }
+        Self { settings, readers: Readers::default(), offered: first_id - 1, offers: 0 }
     }
 
     /// Whether events go as soon as nobody needs them.
@@ -49,47 +52,56 @@ impl Channel {
 impl Engine {
     /// Offers new events to the readers at the tail; whether there is more to do.
     pub(crate) fn fan_out(&mut self, key: StoreKey) -> bool {
+        let mut wanting: Vec<ReaderKey> = Vec::new();
         for _ in 0..OFFERS_PER_TASK {
             let Some(store) = self.store(key) else { return false };
             let Some(channel) = store.channel() else { return false };
             let Some(entry) = store.log.first_from(channel.offered + 1) else {
-                self.set_offered(key, store.last_id());
-                self.schedule(Task::Trim(key));
+                self.all_offered(key);
                 return false;
             };
             let id = entry.event.id;
-            let mut wanting: Vec<ReaderKey> = Vec::new();
+            wanting.clear();
             if let Some(message) = self.bodies.get(entry.event.body) {
                 let view = View { message, event: &entry.event };
                 channel.readers.filtered.matches(&view, &mut wanting);
             }
             wanting.extend(channel.readers.plain.iter().copied());
-            self.set_offered(key, id);
-            for reader in wanting {
+            if let Some(channel) = self.store_mut(key).and_then(|s| s.channel_mut()) {
+                channel.offered = id;
+                channel.offers += 1;
+            }
+            for &reader in &wanting {
                 self.offer(reader, id);
             }
         }
         true
     }
 
-    fn set_offered(&mut self, key: StoreKey, id: EventId) {
-        if let Some(channel) = self.store_mut(key).and_then(|s| s.channel_mut()) {
-            channel.offered = channel.offered.max(id);
+    fn all_offered(&mut self, key: StoreKey) {
+        let Some(store) = self.store_mut(key) else { return };
+        let last = store.last_id();
+        let Some(channel) = store.channel_mut() else { return };
+        channel.offered = channel.offered.max(last);
+        for reader in std::mem::take(&mut channel.readers.draining) {
+            self.schedule(Task::Feed(reader));
         }
+        self.schedule(Task::Trim(key));
     }
 
     /// Offers one event to a reader at the tail: it is sent on at once, or the reader falls behind.
     fn offer(&mut self, key: ReaderKey, id: EventId) {
         let Some(reader) = self.readers.get(key) else { return };
+        if let Who::Join(join) = reader.who {
+            self.fall_behind(key, id);
+            self.schedule(Task::Join(join));
+            return;
+        }
         if id < reader.begin || self.is_own(key, id) || self.is_expired(reader.store, id) {
             return;
         }
-        match (reader.who, reader.taker) {
-            (Who::Join(join), _) => {
-                self.fall_behind(key, id);
-                self.schedule(Task::Join(join));
-            }
-            (_, Some(taker)) if reader.first_returned(u64::MAX).is_none() && self.has_window(taker) => {
+        match reader.taker {
+            Some(taker) if reader.first_returned().is_none() && self.has_window(taker) => {
                 if self.taker_wants(taker, reader.store, id) {
                     self.send_to_reader(key, taker, id);
                 } else if let Some(reader) = self.readers.get_mut(key) {
@@ -102,7 +114,7 @@ impl Engine {
     }
 
     /// Whether a no-local reader's own client published the event (AM-10).
-    fn is_own(&self, key: ReaderKey, id: EventId) -> bool {
+    pub(crate) fn is_own(&self, key: ReaderKey, id: EventId) -> bool {
         let Some(reader) = self.readers.get(key) else { return false };
         let Some(own) = &reader.no_local else { return false };
         let entry = self.store(reader.store).and_then(|s| s.log.get(id));
@@ -116,6 +128,11 @@ impl Engine {
 
     /// The reader leaves the tail: from `id` on it is read at its own pace.
     fn fall_behind(&mut self, key: ReaderKey, id: EventId) {
+        if let Some(Who::Join(join)) = self.readers.get(key).map(|reader| reader.who)
+            && let Some(join) = self.joins.get_mut(&join)
+        {
+            join.offers_seen += 1;
+        }
         self.leave_tail(key);
         if let Some(reader) = self.readers.get_mut(key) {
             reader.position = Position::Behind(id);
@@ -125,8 +142,11 @@ impl Engine {
 
     /// Takes a reader out of the channel's index of readers at the tail.
     pub(crate) fn leave_tail(&mut self, key: ReaderKey) {
-        let Some(reader) = self.readers.get(key) else { return };
-        let (store, filter) = (reader.store, reader.filter.clone());
+        let Some(reader) = self.readers.get(key).filter(|reader| reader.position == Position::Tail) else { return };
+        let (store, filter, who) = (reader.store, reader.filter.clone(), reader.who);
+        if let Who::Join(join) = who {
+            self.count_kept_back(join, store);
+        }
         let Some(channel) = self.store_mut(store).and_then(|s| s.channel_mut()) else { return };
         match filter {
             Some(filter) => {
@@ -142,8 +162,9 @@ impl Engine {
     pub(crate) fn reach_tail(&mut self, key: ReaderKey) {
         let Some(reader) = self.readers.get_mut(key) else { return };
         reader.position = Position::Tail;
-        let (store, filter) = (reader.store, reader.filter.clone());
+        let (store, filter, who) = (reader.store, reader.filter.clone(), reader.who);
         let Some(channel) = self.store_mut(store).and_then(|s| s.channel_mut()) else { return };
+        let offers = channel.offers;
         match filter {
             Some(filter) => {
                 channel.readers.filtered.insert(&filter, key);
@@ -152,7 +173,21 @@ impl Engine {
                 channel.readers.plain.insert(key);
             }
         }
+        if let Who::Join(join) = who
+            && let Some(join) = self.joins.get_mut(&join)
+        {
+            join.offers_seen = offers;
+        }
         self.list_need(key);
+    }
+
+    /// What was offered while a join stood at the tail and did not reach it was kept back by its filter.
+    fn count_kept_back(&mut self, join: JoinKey, store: StoreKey) {
+        let offers = self.store(store).and_then(Store::channel).map_or(0, |channel| channel.offers);
+        if let Some(join) = self.joins.get_mut(&join) {
+            join.counters.filtered_total += offers.saturating_sub(join.offers_seen);
+            join.offers_seen = offers;
+        }
     }
 
     /// Brings a reader's entry in the channel's list of lowest needs up to date.
@@ -160,23 +195,22 @@ impl Engine {
         let Some(reader) = self.readers.get_mut(key) else { return };
         let need = reader.lowest_need();
         let (store, listed) = (reader.store, std::mem::replace(&mut reader.listed, need));
+        let is_join = matches!(reader.who, Who::Join(_));
         if listed == need {
             return;
         }
         let Some(channel) = self.store_mut(store).and_then(|s| s.channel_mut()) else { return };
-        if let Some(old) = listed {
-            channel.readers.needs.remove(&(old, key));
-        }
-        if let Some(new) = need {
-            channel.readers.needs.insert((new, key));
-        }
+        channel.readers.list(key, listed, need, is_join);
         if channel.keeps_by_interest() {
             self.schedule(Task::Trim(store));
         }
     }
 
-    /// Sends a reader's consumer what it may have; whether there is more to do.
+    /// Moves a reader past what it does not want, and sends its consumer what it may have; whether there is more to do.
     pub(crate) fn feed(&mut self, key: ReaderKey) -> bool {
+        if self.readers.get(key).is_none_or(|reader| matches!(reader.who, Who::Join(_))) {
+            return false;
+        }
         let more = self.feed_some(key);
         self.list_need(key);
         more
@@ -184,40 +218,22 @@ impl Engine {
 
     fn feed_some(&mut self, key: ReaderKey) -> bool {
         for _ in 0..READS_PER_TASK {
-            let Some(reader) = self.readers.get(key) else { return false };
-            let Some(taker) = reader.taker else { return false };
-            let store = reader.store;
-            if !self.has_window(taker) {
-                return false;
-            }
-            let returned = self.readers.get(key).and_then(|r| r.first_returned(self.now.mono));
-            match returned {
-                Some(Ok(id)) => {
-                    if !self.send_again(key, taker, id) {
-                        return false;
+            let next = self.next_for(key);
+            // Without a consumer it waits at the first event that somebody will have to take.
+            let taker = self.readers.get(key).and_then(|reader| reader.taker);
+            match (next, taker) {
+                (Next::Looked, _) => {}
+                (Next::New(id) | Next::Again(id), Some(taker)) if self.has_window(taker) => {
+                    self.send_or_pass(key, taker, id);
+                }
+                (Next::End, _) if self.awaits_offers(key) => return false,
+                (next, taker) => {
+                    if let (Next::Wait(due), Some(_)) = (next, taker) {
+                        self.wake_at(due, Task::Feed(key));
                     }
-                    continue;
-                }
-                // Order goes before progress: newer events wait for the delayed one (AK-7).
-                Some(Err(due)) => {
-                    self.wake_at(due, Task::Feed(key));
-                    self.finish_drain(taker);
-                    return false;
-                }
-                None => {}
-            }
-            match self.next_wanted(key) {
-                Next::Event(id) if self.taker_wants(taker, store, id) => {
-                    self.send_to_reader(key, taker, id);
-                }
-                Next::Event(id) => {
-                    if let Some(reader) = self.readers.get_mut(key) {
-                        reader.passed.insert(id, id);
+                    if let Some(taker) = taker {
+                        self.finish_drain(taker);
                     }
-                }
-                Next::Looked => {}
-                Next::End => {
-                    self.finish_drain(taker);
                     return false;
                 }
             }
@@ -225,39 +241,81 @@ impl Engine {
         true
     }
 
-    /// Looks at one more event for a reader behind.
-    fn next_wanted(&mut self, key: ReaderKey) -> Next {
-        let Some(reader) = self.readers.get(key) else { return Next::End };
-        let Position::Behind(at) = reader.position else { return Next::End };
-        let Some(store) = self.store(reader.store) else { return Next::End };
-        let offered = store.channel().map_or(0, |c| c.offered);
-        let found = store.log.first_from(at).filter(|e| e.event.id <= offered);
-        let Some(entry) = found else {
+    /// A reader that has looked at everything stands at the tail. True if what was stored since must be offered before
+    /// its consumer can be told that there is nothing more.
+    fn awaits_offers(&mut self, key: ReaderKey) -> bool {
+        let Some(reader) = self.readers.get(key) else { return false };
+        let (store, behind) = (reader.store, matches!(reader.position, Position::Behind(_)));
+        if behind {
             self.reach_tail(key);
-            return Next::End;
-        };
-        let id = entry.event.id;
-        let matches = reader.filter.as_ref().is_none_or(|filter| {
-            let message = self.bodies.get(entry.event.body);
-            message.is_some_and(|message| filter.matches(&View { message, event: &entry.event }))
-        });
-        let wanted = matches
-            && !self.is_expired(reader.store, id)
-            && !reader.done.contains(id)
-            && !reader.owed.contains_key(&id)
-            && !self.is_own(key, id);
-        if let Some(reader) = self.readers.get_mut(key) {
-            reader.position = Position::Behind(id + 1);
         }
-        if wanted { Next::Event(id) } else { Next::Looked }
+        let Some(state) = self.store_mut(store) else { return false };
+        let last = state.last_id();
+        let Some(channel) = state.channel_mut().filter(|channel| channel.offered < last) else { return false };
+        channel.readers.draining.insert(key);
+        self.schedule(Task::FanOut(store));
+        true
     }
 
-    /// Sends an event to a reader's consumer for the first time since the reader looked at it.
+    /// Looks for the next event of a reader: what came back and what it has not looked at, in the order of ids.
+    fn next_for(&mut self, key: ReaderKey) -> Next {
+        let Some(reader) = self.readers.get(key) else { return Next::End };
+        let returned = reader.first_returned();
+        let found = self.next_unseen(reader);
+        let unseen = found.filter(|&id| returned.is_none_or(|(first, _)| id < first));
+        let Some(id) = unseen else {
+            return match returned {
+                // Order goes before progress: newer events wait for the delayed one (AK-7).
+                Some((_, due)) if due > self.now.mono => Next::Wait(due),
+                Some((id, _)) => Next::Again(id),
+                None => Next::End,
+            };
+        };
+        let wanted = !self.is_expired(reader.store, id)
+            && !reader.done.contains(id)
+            && !reader.owed().contains_key(&id)
+            && self.reader_matches(key, id)
+            && !self.is_own(key, id);
+        let position = Position::Behind(if wanted { id } else { id + 1 });
+        if let Some(reader) = self.readers.get_mut(key) {
+            reader.position = position;
+        }
+        if wanted { Next::New(id) } else { Next::Looked }
+    }
+
+    /// The next offered event that a reader behind has not looked at.
+    fn next_unseen(&self, reader: &Reader) -> Option<EventId> {
+        let Position::Behind(at) = reader.position else { return None };
+        let store = self.store(reader.store)?;
+        let offered = store.channel()?.offered;
+        store.log.first_from(at).map(|entry| entry.event.id).filter(|&id| id <= offered)
+    }
+
+    /// Sends an event to a reader's consumer, unless its own filter passes over it: then it waits for the next one.
+    fn send_or_pass(&mut self, key: ReaderKey, taker: TakerKey, id: EventId) {
+        let Some(reader) = self.readers.get_mut(key) else { return };
+        let store = reader.store;
+        if let Position::Behind(at) = reader.position
+            && at == id
+        {
+            reader.position = Position::Behind(id + 1);
+        }
+        if self.store(store).is_none_or(|s| s.log.get(id).is_none()) {
+            self.finish_for_reader(key, &[(u64::MAX, id)]);
+        } else if self.taker_wants(taker, store, id) {
+            self.send_to_reader(key, taker, id);
+        } else if let Some(reader) = self.readers.get_mut(key) {
+            reader.forgive(id);
+            reader.passed.insert(id, id);
+        }
+    }
+
+    /// Sends an event to a reader's consumer.
     fn send_to_reader(&mut self, key: ReaderKey, taker: TakerKey, id: EventId) {
         let Some(state) = self.takers.get_mut(taker) else { return };
         let (tag, presettled) = (state.note_sent(id), state.presettled);
         let Some(reader) = self.readers.get_mut(key) else { return };
-        reader.owed.insert(id, Owed::Delivered(tag));
+        reader.owe(id, Owed::Delivered(tag));
         let (store, who) = (reader.store, reader.who);
         let failed = reader.attempts.get(&id).map_or(0, |&(failed, _)| failed);
         let from = match who {
@@ -268,26 +326,6 @@ impl Engine {
         if presettled {
             self.finish_for_reader(key, &[(tag, id)]);
         }
-    }
-
-    /// Sends an event again that came back; false if it is gone and there was nothing to send.
-    fn send_again(&mut self, key: ReaderKey, taker: TakerKey, id: EventId) -> bool {
-        let Some(reader) = self.readers.get(key) else { return false };
-        let gone = self.store(reader.store).is_none_or(|s| s.log.get(id).is_none());
-        if gone {
-            self.finish_for_reader(key, &[(u64::MAX, id)]);
-            return true;
-        }
-        if !self.taker_wants(taker, reader.store, id) {
-            // This consumer does not want it: it waits for the next one.
-            if let Some(reader) = self.readers.get_mut(key) {
-                reader.owed.remove(&id);
-                reader.passed.insert(id, id);
-            }
-            return true;
-        }
-        self.send_to_reader(key, taker, id);
-        true
     }
 
     /// The outcomes of a range of a channel consumer's deliveries.
@@ -326,27 +364,30 @@ impl Engine {
 
     /// A delivery came back. `failed` says that an attempt failed, and whether it counts (AK-5).
     pub(crate) fn return_to_reader(&mut self, key: ReaderKey, tag: u64, id: EventId, failed: Option<bool>) {
-        let Some(reader) = self.readers.get_mut(key) else { return };
-        if reader.owed.get(&id) != Some(&Owed::Delivered(tag)) {
+        let now = self.now.mono;
+        let Some(reader) = self.readers.get(key) else { return };
+        if reader.owed().get(&id) != Some(&Owed::Delivered(tag)) {
             return;
         }
+        let on_disk = self.store(reader.store).and_then(|s| s.log.get(id)).is_some_and(|entry| entry.on_disk);
+        let Some(reader) = self.readers.get_mut(key) else { return };
         let (mut failed_so_far, mut counted) = reader.attempts.get(&id).copied().unwrap_or_default();
         if let Some(counts) = failed {
             failed_so_far = failed_so_far.saturating_add(1);
-            counted += u32::from(counts);
+            counted = counted.saturating_add(u32::from(counts));
             reader.attempts.insert(id, (failed_so_far, counted));
         }
-        let (who, mono) = (reader.who, self.now.mono);
-        let mut due = mono;
+        let who = reader.who;
+        let mut due = now;
         if let Who::Object(object) = who
             && let Some(state) = self.objects.get(&object)
         {
             let redelivery = state.settings.redelivery.clone();
             if failed.is_some() {
-                let durable = state.settings.persistent;
-                let place = Place::Object(object);
-                self.record(Record::Attempted { place, event: id, failed: failed_so_far, counted }, durable);
-                due = mono.saturating_add(redelivery.delay_ms(failed_so_far));
+                let durable = state.settings.persistent && on_disk;
+                let (place, failed) = (Place::Object(object), failed_so_far);
+                self.record(Record::Attempted { place, event: id, failed, counted }, durable);
+                due = now.saturating_add(redelivery.delay_ms(failed_so_far));
             }
             if u32::try_from(redelivery.max_delivery_attempts).is_ok_and(|max| counted >= max) {
                 let text = "the message failed as often as max_delivery_attempts allows";
@@ -355,7 +396,7 @@ impl Engine {
             }
         }
         if let Some(reader) = self.readers.get_mut(key) {
-            reader.owed.insert(id, Owed::Returned(due));
+            reader.owe(id, Owed::Returned(due));
         }
     }
 
@@ -367,26 +408,27 @@ impl Engine {
             return false;
         }
         let need = channel.lowest_need();
-        let Some(first) = store.log.first().map(|e| e.event.id).filter(|&id| id < need) else {
-            return false;
-        };
-        // One range, but no more events than a task may touch.
-        let last = need.min(first + READS_PER_TASK as u64) - 1;
-        let durable = self.any_on_disk(key, first, last);
-        self.record(
-            Record::Removed { store: key, ids: vec![(first, last)], why: Removal::Unneeded },
-            durable,
-        );
-        self.room_in(key);
-        true
+        let mut ids = Vec::new();
+        while let Some(entry) = store.log.first_from(ids.last().map_or(0, |last| last + 1)) {
+            if entry.event.id >= need || ids.len() == READS_PER_TASK {
+                break;
+            }
+            ids.push(entry.event.id);
+        }
+        self.take_out(key, &ids, Removal::Unneeded);
+        ids.len() == READS_PER_TASK
     }
 }
 
-/// What a look at the next event found.
+/// What a look for the next event found.
 enum Next {
-    /// An event that the reader wants.
-    Event(EventId),
-    /// An event that it does not want.
+    /// An event that it wants and has not sent yet; the reader stands at it.
+    New(EventId),
+    /// An event that came back.
+    Again(EventId),
+    /// An event that came back and waits for its redelivery delay, until this monotonic time in milliseconds.
+    Wait(u64),
+    /// An event that it does not want; the reader is past it.
     Looked,
     /// Nothing more.
     End,

@@ -4,7 +4,6 @@ use crate::command::{CloseMode, ConnId, ConsumerSource, ConsumerSpec, LinkNo, Se
 use crate::effect::{Effect, Resolved};
 use crate::engine::{Engine, Task};
 use crate::reader::{Position, Reader, ReaderKey, Who};
-use crate::ready::PRIORITIES;
 use crate::resolve::Intent;
 use crate::store::Store;
 use crate::taker::{Source, Taker};
@@ -25,7 +24,7 @@ enum Place {
 }
 
 impl Engine {
-    pub(crate) fn open_consumer(&mut self, conn: ConnId, link: LinkNo, spec: ConsumerSpec) {
+    pub(crate) fn open_consumer(&mut self, conn: ConnId, link: LinkNo, spec: &ConsumerSpec) {
         match self.try_open_consumer(conn, link, spec) {
             Ok((taker, resolved)) => {
                 // What was created for it must be on disk before the client builds on it.
@@ -40,7 +39,7 @@ impl Engine {
         &mut self,
         conn: ConnId,
         link: LinkNo,
-        spec: ConsumerSpec,
+        spec: &ConsumerSpec,
     ) -> Result<(TakerKey, Resolved), Refusal> {
         let selector = parse_selector(spec.selector.as_deref())?;
         let (store, address) = match &spec.source {
@@ -51,8 +50,8 @@ impl Engine {
             ConsumerSource::Address(address) => (self.resolve(address, Intent::Get)?, Some(address.clone())),
         };
         self.check_temporary_owner(store, conn)?;
-        let place = self.place_of(conn, store, address.as_ref(), &spec, selector.as_ref())?;
-        let taker = self.attach(conn, link, store, place, &spec, selector);
+        let place = self.place_of(conn, store, address.as_ref(), spec, selector.as_ref())?;
+        let taker = self.attach(conn, link, store, &place, spec, selector);
         Ok((taker, self.resolved_for(store, address.as_ref())))
     }
 
@@ -137,6 +136,7 @@ impl Engine {
             }
             self.redefine(key)?;
         }
+        self.check_disk(name)?;
         self.create_object(store, owner, name, wanted, MadeBy::FirstUse).ok_or_else(connection_gone)
     }
 
@@ -170,7 +170,7 @@ impl Engine {
         conn: ConnId,
         link: LinkNo,
         store: StoreKey,
-        place: Place,
+        place: &Place,
         spec: &ConsumerSpec,
         selector: Option<Selector>,
     ) -> TakerKey {
@@ -178,10 +178,11 @@ impl Engine {
             Place::Queue => Source::Queue,
             Place::Browser => {
                 let up_to = self.store(store).map_or(0, Store::last_id);
-                Source::Browser { passed: [0; PRIORITIES], up_to }
+                let level = self.store(store).and_then(Store::queue).map_or(0, |q| q.level(u8::MAX));
+                Source::Browser { level, passed: 0, up_to }
             }
             Place::Volatile => Source::Reader(self.volatile_reader(conn, store, spec, selector.clone())),
-            Place::Object(object) => match self.objects.get(&object) {
+            Place::Object(object) => match self.objects.get(object) {
                 Some(object) => Source::Reader(object.reader),
                 None => Source::Queue,
             },
@@ -189,7 +190,7 @@ impl Engine {
         let own_filter = match place {
             Place::Queue | Place::Browser => selector,
             // On a native object the consumer brings its own filter; else the reader has it.
-            Place::Object(object) if self.is_native(object) => selector,
+            Place::Object(object) if self.is_native(*object) => selector,
             Place::Volatile | Place::Object(_) => None,
         };
         let key = self.takers.insert(|key| {
@@ -233,8 +234,9 @@ impl Engine {
     ) -> ReaderKey {
         let own = self.conns.get(&conn).map(|c| c.client.id.clone()).filter(|_| spec.no_local);
         let begin = self.store(store).map_or(1, |s| s.next_id);
-        let key = self.readers.insert(|key| {
-            let mut reader = Reader::new(key, store, Who::Volatile, Position::Tail);
+        let no_local = usize::from(own.is_some());
+        let key = self.readers.insert(|_| {
+            let mut reader = Reader::new(store, Who::Volatile, Position::Behind(begin));
             reader.begin = begin;
             reader.filter = selector;
             reader.no_local = own;
@@ -242,6 +244,7 @@ impl Engine {
         });
         if let Some(channel) = self.store_mut(store).and_then(|s| s.channel_mut()) {
             channel.readers.all.insert(key);
+            channel.readers.no_local += no_local;
         }
         self.reach_tail(key);
         key
@@ -268,28 +271,20 @@ impl Engine {
     }
 
     pub(crate) fn credit(&mut self, key: TakerKey, limit: u64, drain: bool) {
+        let max_window = self.settings.max_window;
         let Some(taker) = self.takers.get_mut(key) else { return };
         taker.limit = limit;
         taker.drain = drain;
-        let task = match taker.source {
-            Source::Queue => Task::Dispatch(taker.store),
-            Source::Reader(reader) => Task::Feed(reader),
-            Source::Browser { .. } => Task::Browse(key),
-        };
-        if let Task::Feed(reader) = task
-            && drain
-        {
-            self.drain_reader(reader, key);
-        }
-        self.schedule(task);
-    }
-
-    /// A drained reader at the tail has nothing more to send: events on offer are sent first.
-    fn drain_reader(&mut self, reader: ReaderKey, taker: TakerKey) {
-        let Some(store) = self.readers.get(reader).map(|r| r.store) else { return };
-        while self.fan_out(store) {}
-        if !self.has_window(taker) {
-            self.finish_drain(taker);
+        let (store, source, window) = (taker.store, taker.source, taker.window(max_window));
+        match source {
+            Source::Queue => {
+                if let Some(queue) = self.store_mut(store).and_then(|s| s.queue_mut()) {
+                    queue.note_credit(key, window, drain);
+                }
+                self.schedule(Task::Dispatch(store));
+            }
+            Source::Reader(reader) => self.schedule(Task::Feed(reader)),
+            Source::Browser { .. } => self.schedule(Task::Browse(key)),
         }
     }
 
@@ -404,6 +399,7 @@ impl Engine {
             reader.forget_consumer();
         }
         self.list_need(key);
+        self.schedule(Task::Feed(key));
     }
 }
 

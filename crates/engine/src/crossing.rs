@@ -17,61 +17,84 @@ use postroad_record::{Extra, Record, StoredEvent};
 /// Stores that an event's path remembers at most (LOOP-3).
 const PATH_LENGTH: usize = 32;
 
-/// How far a batch got: the cursor and whether it must be durable, what stopped it, whether there is more.
-pub(crate) type Progress = (Option<(u64, bool)>, Option<Stop>, bool);
+/// How far a batch got.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The new cursor, if what was settled is on disk.
+    pub(crate) moved: Option<u64>,
+    /// What stopped it.
+    pub(crate) stop: Option<Stop>,
+    /// Whether there is more to do.
+    pub(crate) more: bool,
+}
+
+/// A source event that a join looks at.
+struct Next {
+    event: StoredEvent,
+    /// After a restart the join would find it again, unless the cursor says that it is past it.
+    needs_cursor: bool,
+}
 
 impl Engine {
     /// Forwards up to `batch` events in the order of their ids.
     pub(crate) fn forward_batch(&mut self, key: JoinKey, target: StoreKey, batch: u32) -> Progress {
-        let Some(join) = self.joins.get(&key) else { return (None, None, false) };
+        let Some(join) = self.joins.get(&key) else { return Progress::default() };
         let (source, reader) = (join.source, join.reader);
-        if let Some(stop) = self.forward_reoffers(key, source, target) {
-            return (None, Some(stop), false);
-        }
-        let mut moved: Option<(u64, bool)> = None;
-        for _ in 0..batch {
+        let mut left = batch;
+        let mut stop = self.forward_reoffers(key, source, target, &mut left);
+        let (mut dirty, mut more) = (false, true);
+        while left > 0 && stop.is_none() {
             let Some(Position::Behind(at)) = self.readers.get(reader).map(|r| r.position) else {
-                return (moved, None, false);
+                more = false;
+                break;
             };
-            let Some(event) = self.next_on_join(source, at) else {
+            let Some(Next { event, needs_cursor }) = self.next_on_join(source, at) else {
                 self.reach_tail(reader);
-                return (moved, None, false);
+                continue;
             };
-            let durable = self.store(source).is_some_and(|s| s.keeps_on_disk(event.durable));
-            if self.passes_filter(key, &event) {
-                match self.cross(key, source, target, &event) {
-                    Crossing::Settled => {
-                        moved = Some((event.id, durable || moved.is_some_and(|(_, d)| d)));
-                    }
-                    Crossing::Stopped(stop) => return (moved, Some(stop), false),
-                }
-            } else {
+            if !self.passes_filter(key, event.id, &event) {
                 self.tally(key, |c| c.filtered_total += 1);
+            } else if let Crossing::Stopped(why) = self.cross(key, source, target, &event) {
+                stop = Some(why);
+                break;
             }
             if let Some(reader) = self.readers.get_mut(reader) {
                 reader.position = Position::Behind(event.id + 1);
             }
-            self.list_need(reader);
+            dirty |= needs_cursor;
+            left -= 1;
         }
-        (moved, None, true)
+        self.list_need(reader);
+        let settled = self.join_position(key).saturating_sub(1);
+        dirty |= self.is_past_old_filter(key, settled);
+        Progress { moved: dirty.then_some(settled), more: more && stop.is_none(), stop }
+    }
+
+    /// Whether the cursor would leave behind a filter that was changed.
+    fn is_past_old_filter(&self, key: JoinKey, settled: u64) -> bool {
+        let oldest = self.joins.get(&key).and_then(|join| join.old_filters.front());
+        oldest.is_some_and(|(up_to, _)| *up_to <= settled)
     }
 
     /// The next event at or above an id, from the store or from what is spooled for its joins.
-    fn next_on_join(&self, source: StoreKey, at: EventId) -> Option<StoredEvent> {
+    fn next_on_join(&self, source: StoreKey, at: EventId) -> Option<Next> {
         let store = self.store(source)?;
         let offered = store.channel()?.offered;
-        let stored = store.log.first_from(at).map(|e| &e.event).filter(|e| e.id <= offered);
-        let spooled = store.spool.range(at..).next().map(|(_, e)| &e.event);
-        [stored, spooled].into_iter().flatten().min_by_key(|e| e.id).cloned()
+        let stored = store.log.first_from(at).filter(|e| e.event.id <= offered);
+        let spooled = store.spool.range(at..).next().map(|(_, entry)| entry);
+        if let Some(entry) = spooled.filter(|s| stored.is_none_or(|e| s.event.id < e.event.id)) {
+            return Some(Next { event: entry.event.clone(), needs_cursor: true });
+        }
+        stored.map(|entry| Next { event: entry.event.clone(), needs_cursor: entry.on_disk })
     }
 
-    /// The filter that holds for this event (FIL-2, FIL-4).
-    fn passes_filter(&self, key: JoinKey, event: &StoredEvent) -> bool {
+    /// The filter that holds for the source event, or arrival, of this number lets it pass (FIL-2, FIL-4).
+    pub(crate) fn passes_filter(&self, key: JoinKey, number: u64, event: &StoredEvent) -> bool {
         let Some(join) = self.joins.get(&key) else { return false };
-        let now = || self.readers.get(join.reader).and_then(|r| r.filter.as_ref());
-        let filter = match &join.old_filter {
-            Some((up_to, old)) if event.id <= *up_to => old.as_ref(),
-            _ => now(),
+        let old = join.old_filters.iter().find(|(up_to, _)| number <= *up_to);
+        let filter = match old {
+            Some((_, old)) => old.as_ref(),
+            None => self.readers.get(join.reader).and_then(|reader| reader.filter.as_ref()),
         };
         let Some(filter) = filter else { return true };
         let Some(message) = self.bodies.get(event.body) else { return false };
@@ -79,26 +102,35 @@ impl Engine {
     }
 
     /// Offers events again whose budget rose after the join had passed them (HOP-6).
-    fn forward_reoffers(&mut self, key: JoinKey, source: StoreKey, target: StoreKey) -> Option<Stop> {
-        while let Some(id) = self.joins.get(&key).and_then(|j| j.reoffers.first().copied()) {
-            let event = self.store(source).and_then(|s| s.log.get(id)).map(|e| e.event.clone());
-            let mut durable = true;
-            if let Some(event) = event {
-                durable = self.store(source).is_some_and(|s| s.keeps_on_disk(event.durable));
-                if self.passes_filter(key, &event)
-                    && let Crossing::Stopped(stop) = self.cross(key, source, target, &event)
-                {
-                    return Some(stop);
-                }
+    fn forward_reoffers(
+        &mut self,
+        key: JoinKey,
+        source: StoreKey,
+        target: StoreKey,
+        left: &mut u32,
+    ) -> Option<Stop> {
+        while *left > 0 {
+            let id = self.joins.get(&key).and_then(|join| join.reoffers.first().copied())?;
+            // What the join has not passed comes by itself.
+            let passed = id < self.join_position(key);
+            let entry = self.store(source).and_then(|s| s.log.get(id)).filter(|_| passed);
+            let (event, durable) = (entry.map(|e| e.event.clone()), entry.is_none_or(|e| e.on_disk));
+            if let Some(event) = event
+                && self.passes_filter(key, id, &event)
+                && let Crossing::Stopped(stop) = self.cross(key, source, target, &event)
+            {
+                return Some(stop);
             }
             self.record(Record::Reoffered { join: key, event: id }, durable);
+            *left -= 1;
         }
         None
     }
 
     /// Carries one event over a join.
     fn cross(&mut self, key: JoinKey, source: StoreKey, target: StoreKey, event: &StoredEvent) -> Crossing {
-        if event.expires != 0 && event.expires <= self.now.wall {
+        let leaves = self.store(source).map_or(0, |store| store.leaves_at(event));
+        if leaves != 0 && leaves <= self.now.wall {
             self.tally(key, |c| c.expired_total += 1);
             return Crossing::Settled;
         }
@@ -178,28 +210,23 @@ impl Engine {
             copy.extra = Some(Box::new(extra));
             self.record_arrival(target, copy, true);
         }
-        self.raise_budget(key, target, held.filter(|_| !own), budget);
+        if !own {
+            self.raise_budget(key, target, held, budget);
+        }
     }
 
     fn raise_budget(&mut self, key: JoinKey, target: StoreKey, held: Option<EventId>, budget: u8) {
-        let Some(store) = self.store(target) else { return };
-        if store.joins_out.is_empty() || store.is_queue() {
-            return;
-        }
+        let Some(store) = self.store(target).filter(|store| !store.is_queue()) else { return };
         let Some(entry) = held.and_then(|id| store.log.get(id)) else {
-            self.tally(key, |c| c.hop_refresh_missed_total += u64::from(held.is_some()));
+            let missed = u64::from(!store.joins_out.is_empty());
+            self.tally(key, |c| c.hop_refresh_missed_total += missed);
             return;
         };
         let stored = entry.event.extra.as_ref().and_then(|extra| extra.budget);
         if stored.is_some_and(|stored| budget > stored) {
-            let event = entry.event.id;
-            let durable = store.keeps_on_disk(entry.event.durable);
-            let joins = store.joins_out.clone();
+            let (event, durable) = (entry.event.id, entry.on_disk);
             let record = Record::BudgetRaised { store: target, event, budget: Some(budget), reoffer: true };
             self.record(record, durable);
-            for join in joins {
-                self.schedule(crate::engine::Task::Join(join));
-            }
         }
     }
 
@@ -214,7 +241,7 @@ impl Engine {
         let name = self.joins.get(&key).map_or_else(String::new, |j| j.name.clone());
         let Some(store) = self.store(target) else { return Crossing::Settled };
         let dest = store.name.to_string();
-        let des = store.dead_event_store();
+        let des = store.dead_event_store().map(str::to_owned);
         let cause = Cause {
             code: Code::DuplicateUndecidable,
             text: format!(
@@ -225,7 +252,7 @@ impl Engine {
         };
         self.count(target, |c| c.undecidable_total += 1);
         tracing::warn!(store = %dest, join = %name, "a copy is too old to be judged; it is set aside");
-        self.lay_aside(des, source, event, &dest, &cause)
+        self.lay_aside(des.as_deref(), source, event, &dest, &cause)
     }
 
     /// An event that the destination refuses for good goes to the source's dead event store (FWD-5).
@@ -240,8 +267,8 @@ impl Engine {
         let Some(join) = self.joins.get(&key) else { return Crossing::Settled };
         let (dest, component) = (join.settings.destination.clone(), format!("join:{}", join.name));
         let cause = Cause { code, text: text.to_owned(), component, named_object: None };
-        let des = self.store(source).and_then(Store::dead_event_store);
-        let crossing = self.lay_aside(des, source, event, &dest, &cause);
+        let des = self.store(source).and_then(Store::dead_event_store).map(str::to_owned);
+        let crossing = self.lay_aside(des.as_deref(), source, event, &dest, &cause);
         if matches!(crossing, Crossing::Settled) {
             self.tally(key, |c| c.dead_lettered_total += 1);
         }
@@ -250,13 +277,13 @@ impl Engine {
 
     fn lay_aside(
         &mut self,
-        des: Option<String>,
+        des: Option<&str>,
         source: StoreKey,
         event: &StoredEvent,
         dest: &str,
         cause: &Cause,
     ) -> Crossing {
-        let grave = des.and_then(|name| self.named_store(&name));
+        let grave = des.and_then(|name| self.named_store(name));
         if grave.is_some_and(|grave| self.put_dead(grave, source, event, dest, cause)) {
             return Crossing::Settled;
         }
@@ -281,24 +308,34 @@ impl Engine {
         if let Err(refusal) = self.check_size(store, size) {
             return self.refuse_for_good(key, source, event, refusal.code, &refusal.message);
         }
-        if self.make_room(target).is_err() {
-            if let Some(store) = self.store_mut(target) {
-                store.waiting.insert(key);
-            }
-            return Crossing::Stopped(Stop::DestinationFull);
+        let durable = store.keeps_on_disk(event.durable);
+        let remembered = store.remembers_on_disk();
+        if let Err(refusal) = self.make_room(target, durable) {
+            return self.wait_for_room(key, target, refusal.code);
         }
         self.tally(key, |c| c.forwarded_total += 1);
-        if !self.store(target).is_some_and(|store| self.is_needed(store)) {
-            // Nobody waits for it there: taken, not stored (RET-2), but never to be taken again.
+        let needed = self.store(target).is_some_and(|store| self.is_needed(store));
+        if remembered && !(durable && needed) {
+            // What is not stored here on disk must not be taken again all the same (DUP-5).
             let at = self.now.wall;
-            let durable = self.store(target).is_some_and(|s| s.keeps_on_disk(event.durable));
-            self.record(Record::OriginTaken { store: target, origin, at }, durable);
-            return Crossing::Settled;
+            self.record(Record::OriginTaken { store: target, origin, at }, true);
         }
-        let extra = self.joined_extra(source, event, origin, budget);
-        let facts = Facts { durable: event.durable, priority: event.priority, expires: event.expires };
-        self.store_event(target, event.body, facts, Some(Box::new(extra)));
+        if needed {
+            let extra = self.joined_extra(source, event, origin, budget);
+            let facts = Facts { durable: event.durable, priority: event.priority, expires: event.expires };
+            self.store_event(target, event.body, &facts, Some(Box::new(extra)));
+        }
         Crossing::Settled
+    }
+
+    fn wait_for_room(&mut self, key: JoinKey, target: StoreKey, code: Code) -> Crossing {
+        if code == Code::DiskFull {
+            return Crossing::Stopped(Stop::DiskFull);
+        }
+        if let Some(store) = self.store_mut(target) {
+            store.waiting.insert(key);
+        }
+        Crossing::Stopped(Stop::DestinationFull)
     }
 
     /// The facts that a joined event carries besides those of its message (DUP-13).
@@ -325,26 +362,32 @@ impl Engine {
 
     /// Records up to `batch` arrivals in an archive queue (ARC-2 to ARC-5).
     pub(crate) fn record_arrivals_in(&mut self, key: JoinKey, target: StoreKey, batch: u32) -> Progress {
-        let Some(join) = self.joins.get(&key) else { return (None, None, false) };
-        let (source, mut cursor) = (join.source, join.cursor);
-        let mut moved = None;
+        let Some(join) = self.joins.get(&key) else { return Progress::default() };
+        let (source, mut passed) = (join.source, join.passed);
+        let (mut dirty, mut stop, mut more) = (false, None, true);
         for _ in 0..batch {
             let Some(store) = self.store(source) else { break };
-            let at = store.arrivals.partition_point(|arrival| arrival.number <= cursor);
-            let Some(arrival) = store.arrivals.get(at) else { return (moved, None, false) };
-            let (number, event, duplicate) = (arrival.number, arrival.event.clone(), arrival.duplicate);
-            let durable = store.keeps_on_disk(event.durable);
-            if self.passes_filter(key, &event) {
-                if let Crossing::Stopped(stop) = self.archive(key, source, target, &event, duplicate) {
-                    return (moved, Some(stop), false);
-                }
-            } else {
+            let at = store.arrivals.partition_point(|arrival| arrival.number <= passed);
+            let Some(arrival) = store.arrivals.get(at) else {
+                more = false;
+                break;
+            };
+            let (number, on_disk) = (arrival.number, arrival.on_disk);
+            let (event, duplicate) = (arrival.event.clone(), arrival.duplicate);
+            if !self.passes_filter(key, number, &event) {
                 self.tally(key, |c| c.filtered_total += 1);
+            } else if let Crossing::Stopped(why) = self.archive(key, source, target, &event, duplicate) {
+                stop = Some(why);
+                break;
             }
-            cursor = number;
-            moved = Some((cursor, durable || moved.is_some_and(|(_, d)| d)));
+            passed = number;
+            dirty |= on_disk;
         }
-        (moved, None, true)
+        if let Some(join) = self.joins.get_mut(&key) {
+            join.passed = passed;
+        }
+        dirty |= self.is_past_old_filter(key, passed);
+        Progress { moved: dirty.then_some(passed), more: more && stop.is_none(), stop }
     }
 
     fn archive(
@@ -364,18 +407,16 @@ impl Engine {
         if let Err(refusal) = self.check_size(store, size) {
             return self.refuse_for_good(key, source, event, refusal.code, &refusal.message);
         }
-        if self.make_room(target).is_err() {
-            if let Some(store) = self.store_mut(target) {
-                store.waiting.insert(key);
-            }
-            return Crossing::Stopped(Stop::DestinationFull);
+        let durable = store.keeps_on_disk(event.durable);
+        if let Err(refusal) = self.make_room(target, durable) {
+            return self.wait_for_room(key, target, refusal.code);
         }
         let Some(origin) = self.store(source).map(|s| s.origin_of(event)) else { return Crossing::Settled };
         let mut extra = self.joined_extra(source, event, origin, budget);
         extra.archived = true;
         extra.archive_duplicate = duplicate;
         let facts = Facts { durable: event.durable, priority: event.priority, expires: event.expires };
-        self.store_event(target, event.body, facts, Some(Box::new(extra)));
+        self.store_event(target, event.body, &facts, Some(Box::new(extra)));
         self.tally(key, |c| c.forwarded_total += 1);
         Crossing::Settled
     }

@@ -4,8 +4,7 @@ use crate::engine::{Engine, Task};
 use crate::log::{Entry, Hold};
 use crate::publish::Facts;
 use crate::reader::{Owed, ReaderKey, Who};
-use crate::store::{Kind, Store};
-use postroad_model::id::{EventId, StoreKey};
+use postroad_model::id::{EventId, JoinKey, StoreKey};
 use postroad_model::refusal::Code;
 use postroad_model::settings::QueueSettings;
 use postroad_record::{DeadLetter, Extra, MadeBy, Record, Removal, StoreDefinition, StoredEvent};
@@ -37,9 +36,9 @@ impl Engine {
         let cause = Cause { code, text: text.to_owned(), component, named_object: None };
         if self.bury(key, id, target, &cause) {
             self.count(key, |c| c.dead_lettered_total += 1);
-            self.finish_in_queue(key, &[id], Removal::DeadLettered);
+            self.take_out(key, &[id], Removal::DeadLettered);
         } else {
-            self.block(key, id);
+            self.block(key, id, code);
         }
     }
 
@@ -67,7 +66,7 @@ impl Engine {
             self.count(store, |c| c.dead_lettered_total += 1);
             self.finish_for_reader(key, &[(u64::MAX, id)]);
         } else if let Some(reader) = self.readers.get_mut(key) {
-            reader.owed.insert(id, Owed::Blocked);
+            reader.owe(id, Owed::Blocked(code));
             self.wake_at(self.now.mono + RETRY_MS, Task::Unblock(store));
         }
     }
@@ -97,7 +96,8 @@ impl Engine {
     ) -> bool {
         let size = self.bodies.get(event.body).map_or(0, postroad_model::message::Message::len) as u64;
         let Some(target) = self.store(grave) else { return false };
-        if self.check_size(target, size).is_err() || self.make_room(grave).is_err() {
+        let durable = target.keeps_on_disk(event.durable);
+        if self.check_size(target, size).is_err() || self.make_room(grave, durable).is_err() {
             return false;
         }
         let origin = self.store(source).map(|s| s.origin_of(event));
@@ -120,7 +120,7 @@ impl Engine {
         let extra = Extra { origin, dead: Some(Box::new(dead)), ..before };
         // It does not expire there: evidence must not vanish (DLQ-4).
         let facts = Facts { durable: event.durable, priority: event.priority, expires: 0 };
-        self.store_event(grave, event.body, facts, Some(Box::new(extra)));
+        self.store_event(grave, event.body, &facts, Some(Box::new(extra)));
         true
     }
 
@@ -133,48 +133,46 @@ impl Engine {
     }
 
     /// A message that can't be dead-lettered stays, and is not delivered (AK-8).
-    fn block(&mut self, key: StoreKey, id: EventId) {
+    fn block(&mut self, key: StoreKey, id: EventId, code: Code) {
         let Some(store) = self.store_mut(key) else { return };
+        store.release_hold(id);
         let Some(entry) = store.log.get_mut(id) else { return };
-        let was = entry.hold;
-        entry.hold = Hold::Blocked;
-        let priority = entry.event.priority;
-        let Kind::Queue(queue) = &mut store.kind else { return };
-        match was {
-            Hold::Delivered => queue.delivered = queue.delivered.saturating_sub(1),
-            Hold::Ready => {
-                let level = queue.level(priority);
-                queue.ready.remove(level, id);
-            }
-            Hold::Delayed | Hold::Blocked => {}
-        }
-        queue.blocked.insert(id);
+        entry.hold = Hold::Blocked(code);
+        let leaves = store.show_to_expiry(id);
         tracing::error!(queue = %store.name, message = id, "a message can't be dead-lettered: make room there");
-        self.wake_at(self.now.mono + RETRY_MS, Task::Unblock(key));
+        if let Some(queue) = store.queue_mut() {
+            queue.blocked.insert(id);
+        }
+        if leaves != 0 {
+            self.watch_expiry(key, leaves);
+        }
+        self.wake_at(self.now.mono.saturating_add(RETRY_MS), Task::Unblock(key));
     }
 
     /// Tries again what could not be dead-lettered.
     pub(crate) fn unblock(&mut self, key: StoreKey) -> bool {
-        let blocked: Vec<EventId> = self
-            .store(key)
-            .and_then(Store::queue)
-            .map(|q| q.blocked.iter().copied().collect())
-            .unwrap_or_default();
-        for id in blocked {
-            self.dead_letter_from_queue(key, id, Code::MaxAttempts, "dead-lettered after room was made");
+        let text = "dead-lettered after room was made";
+        let Some(store) = self.store(key) else { return false };
+        let hold = |id: &EventId| Some((*id, store.log.get(*id)?.hold));
+        let in_queue: Vec<(EventId, Hold)> =
+            store.queue().map(|q| q.blocked.iter().filter_map(hold).collect()).unwrap_or_default();
+        let readers: Vec<ReaderKey> =
+            store.channel().map(|c| c.readers.all.iter().copied().collect()).unwrap_or_default();
+        for (id, hold) in in_queue {
+            if let Hold::Blocked(code) = hold {
+                self.dead_letter_from_queue(key, id, code, text);
+            }
         }
-        let readers: Vec<ReaderKey> = self
-            .store(key)
-            .and_then(Store::channel)
-            .map(|c| c.readers.all.iter().copied().collect())
-            .unwrap_or_default();
         for reader in readers {
-            let blocked: Vec<EventId> = self.readers.get(reader).map_or_else(Vec::new, |r| {
-                r.owed.iter().filter(|(_, o)| **o == Owed::Blocked).map(|(&id, _)| id).collect()
+            let blocked: Vec<(EventId, Code)> = self.readers.get(reader).map_or_else(Vec::new, |reader| {
+                let code = |(&id, &owed): (&EventId, &Owed)| match owed {
+                    Owed::Blocked(code) => Some((id, code)),
+                    Owed::Delivered(_) | Owed::Returned(_) => None,
+                };
+                reader.owed().iter().filter_map(code).collect()
             });
-            for id in blocked {
-                let text = "dead-lettered after room was made";
-                self.dead_letter_from_reader(reader, id, Code::MaxAttempts, text);
+            for (id, code) in blocked {
+                self.dead_letter_from_reader(reader, id, code, text);
             }
         }
         false
@@ -186,21 +184,16 @@ impl Engine {
         let Some(store) = self.store(key) else { return };
         let expiry_queue = store
             .queue()
-            .and_then(|q| q.settings.expiry_queue.clone())
+            .and_then(|q| q.settings.expiry_queue.as_deref())
             .filter(|_| cause.code == Code::Expired);
         let Some(name) = expiry_queue.or_else(|| store.dead_event_store()) else { return };
-        if self.is_dead_event_store(&store.name) {
+        if self.graves.contains_key(&*store.name) {
             return;
         }
-        let dest = store.name.to_string();
-        if let Some(grave) = self.named_store(&name) {
-            self.put_dead(grave, key, &entry.event, &dest, cause);
+        let (dest, grave) = (store.name.to_string(), self.named_store(name));
+        if !grave.is_some_and(|grave| self.put_dead(grave, key, &entry.event, &dest, cause)) {
+            tracing::error!(store = %dest, event = entry.event.id, "the dead event store can't take an event");
         }
-    }
-
-    /// Whether another store names this one as its dead event store.
-    fn is_dead_event_store(&self, name: &str) -> bool {
-        self.all_stores().any(|s| s.dead_event_store().as_deref() == Some(name))
     }
 
     /// The queue of this name, else the channel (ADR-6).
@@ -212,15 +205,13 @@ impl Engine {
     pub(crate) fn record_arrival(&mut self, key: StoreKey, event: StoredEvent, duplicate: bool) {
         let Some(store) = self.store(key) else { return };
         let (arrival, durable) = (store.next_arrival, store.keeps_on_disk(event.durable));
-        let joins = store.joins_out.clone();
+        let joins: Vec<JoinKey> = store.archives_out.iter().copied().collect();
         if durable {
             self.write_body(event.body);
         }
         self.record(Record::Arrived { store: key, arrival, event, duplicate }, durable);
         for join in joins {
-            if self.joins.get(&join).is_some_and(|j| j.settings.archive) {
-                self.schedule(Task::Join(join));
-            }
+            self.schedule(Task::Join(join));
         }
     }
 }

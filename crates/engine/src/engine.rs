@@ -1,6 +1,6 @@
 //! The engine: commands in, effects and records out, tasks in between.
 
-use crate::admin::StoreCounters;
+use crate::admin::{Response, StoreCounters};
 use crate::bodies::Bodies;
 use crate::command::{Client, Command, ConnId, LinkNo, ProducerKey, TakerKey};
 use crate::effect::{Effect, Output, Step, StepBytes};
@@ -48,6 +48,8 @@ pub(crate) enum Task {
     Browse(TakerKey),
     /// Try blocked dead letters again.
     Unblock(StoreKey),
+    /// Give credit to the publishers of a store that waited.
+    Release(StoreKey),
 }
 
 /// A connection and what belongs to it.
@@ -76,6 +78,8 @@ pub struct Engine {
     pub(crate) joins: BTreeMap<JoinKey, Join>,
     pub(crate) join_names: BTreeMap<String, JoinKey>,
     pub(crate) next_join: u32,
+    /// How many stores name a dead event store, by its name.
+    pub(crate) graves: BTreeMap<String, u32>,
     pub(crate) readers: Slots<Reader>,
     pub(crate) takers: Slots<Taker>,
     pub(crate) producers: Slots<Producer>,
@@ -115,6 +119,7 @@ impl Engine {
             joins: BTreeMap::new(),
             join_names: BTreeMap::new(),
             next_join: 0,
+            graves: BTreeMap::new(),
             readers: Slots::default(),
             takers: Slots::default(),
             producers: Slots::default(),
@@ -180,12 +185,12 @@ impl Engine {
         match command {
             Command::Connect { conn, client } => self.connect(conn, client),
             Command::Disconnect { conn } => self.disconnect(conn),
-            Command::OpenProducer { conn, link, target } => self.open_producer(conn, link, target),
+            Command::OpenProducer { conn, link, target } => self.open_producer(conn, link, &target),
             Command::Publish { producer, tag, message, settled } => {
                 self.publish(producer, tag, *message, settled);
             }
             Command::CloseProducer { producer } => self.close_producer(producer),
-            Command::OpenConsumer { conn, link, spec } => self.open_consumer(conn, link, *spec),
+            Command::OpenConsumer { conn, link, spec } => self.open_consumer(conn, link, &spec),
             Command::Credit { taker, limit, drain } => self.credit(taker, limit, drain),
             Command::Settle { taker, first, last, outcome, confirm } => {
                 self.settle(taker, first, last, outcome, confirm);
@@ -194,8 +199,9 @@ impl Engine {
             Command::FindSubscription { conn, link, name } => self.find_subscription(conn, link, &name),
             Command::DeleteSubscription { conn, link, name } => self.delete_subscription(conn, link, &name),
             Command::Admin { reply, request } => {
-                let result = Box::new(self.administer(*request));
-                self.emit(self.step_under_way(), Effect::AdminReply { reply, result });
+                if let Some(result) = self.administer(reply, *request) {
+                    self.answer_operator(reply, result);
+                }
             }
         }
     }
@@ -211,6 +217,7 @@ impl Engine {
             Task::Undelay(store) => self.undelay(store),
             Task::Browse(taker) => self.feed_browser(taker),
             Task::Unblock(store) => self.unblock(store),
+            Task::Release(store) => self.release_producers(store),
         }
     }
 
@@ -253,7 +260,7 @@ impl Engine {
         if durable {
             postroad_record::append(&record, &mut self.pending);
         }
-        self.apply(record);
+        self.apply(record, durable);
     }
 
     /// The step that whatever happens now must wait for: the one under way if it has records.
@@ -264,6 +271,11 @@ impl Engine {
     /// The latest step that has records, under way or done.
     pub(crate) fn latest_step(&self) -> Step {
         Step(self.last_step.0 + u64::from(!self.pending.is_empty()))
+    }
+
+    /// Answers an operator, who is shown nothing that a crash could take back (DESIGN 7.4).
+    pub(crate) fn answer_operator(&mut self, reply: u64, result: Result<Response, Refusal>) {
+        self.emit(self.latest_step(), Effect::AdminReply { reply, result: Box::new(result) });
     }
 
     /// Asks for something outside, to be done once `after` is durable.

@@ -1,18 +1,23 @@
 //! Joins: a cursor at the source, steps that store at the destination (joins-and-interest 3, DESIGN 7.5).
 
-use crate::admin::JoinCounters;
+use crate::admin::{JoinCounters, Response};
 use crate::engine::{Engine, Task};
 use crate::reader::{Position, ReaderKey};
 use crate::store::Store;
-use postroad_model::address::Address;
+use postroad_model::address::{Address, Kind};
 use postroad_model::id::{EventId, JoinKey, StoreKey};
+use postroad_model::name::normalise_channel_name;
+use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::{JoinRole, JoinSettings, OnBlock};
 use postroad_record::{MadeBy, Record};
 use postroad_selector::Selector;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Milliseconds before a blocked destination is tried again: doubling from the first to the second (FWD-5).
 const RETRY_MS: (u64, u64) = (100, 30_000);
+
+/// Events of one step at most, whatever the settings say: no step is larger than what a turn may cost (DESIGN 7.7).
+const MAX_BATCH: u32 = 1_000;
 
 /// Why a join does not forward (FWD-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +32,8 @@ pub(crate) enum Stop {
     DestinationKind,
     /// The destination is full.
     DestinationFull,
+    /// The disk is full.
+    DiskFull,
     /// Nothing can take an event that the destination refuses for good.
     NoDeadLetter,
     /// A standby whose primary runs.
@@ -42,6 +49,7 @@ impl Stop {
             Self::DestinationMissing => ("blocked", "destination-missing"),
             Self::DestinationKind => ("blocked", "destination-kind"),
             Self::DestinationFull => ("blocked", "destination-full"),
+            Self::DiskFull => ("blocked", "disk-full"),
             Self::NoDeadLetter => ("blocked", "no-dead-letter"),
             Self::Standby => ("standby", "primary-running"),
         }
@@ -60,15 +68,17 @@ pub(crate) struct Join {
     /// Its settings.
     pub settings: JoinSettings,
     /// The highest source event (for an archive: arrival) settled, as it is on disk.
-    pub cursor: u64,
+    pub(crate) cursor: u64,
+    /// An archive's: the highest arrival settled, on disk or not.
+    pub(crate) passed: u64,
     /// Who made it.
     pub made_by: MadeBy,
     /// Its place among the readers of the source.
     pub(crate) reader: ReaderKey,
     /// Events to be offered again because their budget rose (HOP-6).
     pub(crate) reoffers: BTreeSet<EventId>,
-    /// The filter before the last change, for events up to the id beside it (FIL-4).
-    pub(crate) old_filter: Option<(EventId, Option<Selector>)>,
+    /// Filters before changes, oldest first, each for events up to the id beside it (FIL-4).
+    pub(crate) old_filters: VecDeque<(EventId, Option<Selector>)>,
     /// Why it does not forward now.
     pub(crate) stop: Option<Stop>,
     /// Since when, monotonic milliseconds.
@@ -77,8 +87,13 @@ pub(crate) struct Join {
     pub(crate) backoff: u64,
     /// Counters since the start.
     pub(crate) counters: JoinCounters,
-    /// Events seen by the source when it was last behind, for the count of those filtered in the index.
-    pub(crate) was_bound: bool,
+    /// Whether its destination was ever found.
+    was_bound: bool,
+    /// Events that its source had offered when it last stood at the tail: those since then that did not reach it were
+    /// kept back by its filter.
+    pub(crate) offers_seen: u64,
+    /// The operator that waits for it to forward all it can, and then to be deleted (DEL-2).
+    pub(crate) draining: Option<u64>,
 }
 
 impl Join {
@@ -99,15 +114,18 @@ impl Join {
             source,
             settings,
             cursor,
+            passed: cursor,
             made_by,
             reader,
             reoffers: BTreeSet::new(),
-            old_filter: None,
+            old_filters: VecDeque::new(),
             stop: None,
             stopped_at: 0,
             backoff: RETRY_MS.0,
             counters: JoinCounters::default(),
             was_bound: false,
+            offers_seen: 0,
+            draining: None,
         }
     }
 }
@@ -122,18 +140,22 @@ pub(crate) enum Crossing {
 
 impl Engine {
     pub(crate) fn insert_join(&mut self, join: Join) {
-        self.next_join = self.next_join.max(join.key.0 + 1);
-        let archive = join.settings.archive;
+        self.next_join = self.next_join.max(join.key.0.saturating_add(1));
+        let (key, reader, archive) = (join.key, join.reader, join.settings.archive);
         if let Some(source) = self.store_mut(join.source) {
-            source.joins_out.insert(join.key);
-            if let Some(channel) = source.channel_mut()
-                && !archive
-            {
-                channel.readers.all.insert(join.reader);
+            if archive {
+                source.archives_out.insert(key);
+            } else {
+                source.joins_out.insert(key);
+                if let Some(channel) = source.channel_mut() {
+                    channel.readers.all.insert(reader);
+                }
             }
         }
-        self.join_names.insert(join.name.clone(), join.key);
-        let (key, reader) = (join.key, join.reader);
+        if archive {
+            self.pass_arrivals(join.source, join.cursor);
+        }
+        self.join_names.insert(join.name.clone(), key);
         self.joins.insert(key, join);
         if !archive && !self.replaying {
             self.list_need(reader);
@@ -142,45 +164,77 @@ impl Engine {
     }
 
     pub(crate) fn drop_join(&mut self, key: JoinKey) {
+        self.bequeath(key);
         let Some(join) = self.joins.remove(&key) else { return };
         self.join_names.remove(&join.name);
         self.drop_reader(join.reader);
         if let Some(source) = self.store_mut(join.source) {
             source.joins_out.remove(&key);
+            source.archives_out.remove(&key);
         }
+        self.hold_up(join.source, key, false);
         self.free_spool(join.source);
         self.free_arrivals(join.source);
     }
 
-    /// New settings; the filter holds for events above `filter_from` (FIL-4).
+    /// The standbys of a join that is deleted go on where it stopped.
+    fn bequeath(&mut self, key: JoinKey) {
+        let Some(primary) = self.joins.get(&key) else { return };
+        let (name, cursor, at) = (primary.name.clone(), primary.cursor, self.join_position(key));
+        let of_primary = |join: &&mut Join| join.settings.standby_for.as_deref() == Some(&name);
+        let mut heirs = Vec::new();
+        for join in self.joins.values_mut().filter(of_primary) {
+            join.cursor = join.cursor.max(cursor);
+            heirs.push((join.key, join.reader));
+        }
+        for (key, reader) in heirs {
+            self.unpark(reader, at);
+            self.schedule(Task::Join(key));
+        }
+    }
+
+    /// New settings; a new filter holds for events above `filter_from` (FIL-4).
     pub(crate) fn change_join(&mut self, key: JoinKey, settings: JoinSettings, filter_from: EventId) {
         let Some(join) = self.joins.get(&key) else { return };
-        let reader = join.reader;
-        let filter_changed = join.settings.filter != settings.filter;
-        let at_tail = self.readers.get(reader).is_some_and(|r| r.position == Position::Tail);
-        if filter_changed {
+        let (reader, source) = (join.reader, join.source);
+        if join.settings.filter != settings.filter {
+            let at = self.join_position(key);
             self.leave_tail(reader);
             let new = settings.filter.as_deref().and_then(|text| Selector::parse(text).ok());
-            let old = self.readers.get_mut(reader).and_then(|r| std::mem::replace(&mut r.filter, new));
-            if let Some(join) = self.joins.get_mut(&key)
-                && join.old_filter.is_none()
-            {
-                join.old_filter = Some((filter_from, old));
+            if let Some(state) = self.readers.get_mut(reader) {
+                let old = std::mem::replace(&mut state.filter, new);
+                if let Position::Tail = state.position {
+                    // What is stored and not offered yet is still the old filter's.
+                    state.position = Position::Behind(at);
+                }
+                if let Some(join) = self.joins.get_mut(&key).filter(|join| join.cursor < filter_from) {
+                    join.old_filters.push_back((filter_from, old));
+                }
             }
-            if at_tail && !self.replaying {
-                self.reach_tail(reader);
+            if !self.replaying {
+                self.list_need(reader);
             }
         }
         if let Some(join) = self.joins.get_mut(&key) {
             join.settings = settings;
         }
+        self.hold_up(source, key, false);
         self.schedule(Task::Join(key));
+    }
+
+    /// The next source event that a join has to look at.
+    pub(crate) fn join_position(&self, key: JoinKey) -> EventId {
+        let Some(join) = self.joins.get(&key) else { return 0 };
+        match self.readers.get(join.reader).map(|reader| reader.position) {
+            Some(Position::Behind(at)) => at,
+            _ => self.store(join.source).and_then(Store::channel).map_or(0, |channel| channel.offered + 1),
+        }
     }
 
     /// Forwards a batch over a join; whether there is more to do.
     pub(crate) fn run_join(&mut self, key: JoinKey) -> bool {
         let Some(join) = self.joins.get(&key) else { return false };
-        let batch = join.settings.batch.max(1);
+        let (batch, source, archive) = (join.settings.batch.clamp(1, MAX_BATCH), join.source, join.settings.archive);
         let target = match self.join_ready(key) {
             Ok(target) => target,
             Err(stop) => {
@@ -188,99 +242,112 @@ impl Engine {
                 return false;
             }
         };
-        let archive = self.joins.get(&key).is_some_and(|j| j.settings.archive);
-        let (moved, stop, more) = if archive {
+        let progress = if archive {
             self.record_arrivals_in(key, target, batch)
         } else {
             self.forward_batch(key, target, batch)
         };
-        if let Some((cursor, durable)) = moved {
-            self.record(Record::JoinMoved { join: key, cursor }, durable);
+        if let Some(cursor) = progress.moved {
+            self.record(Record::JoinMoved { join: key, cursor }, true);
         }
-        match stop {
-            Some(stop) => {
-                self.stop_join(key, stop);
-                false
-            }
-            None => {
-                self.start_join(key);
-                more
-            }
+        if archive {
+            self.free_arrivals(source);
         }
+        if let Some(stop) = progress.stop {
+            self.stop_join(key, stop);
+            return false;
+        }
+        self.start_join(key);
+        progress.more || self.finish_draining(key)
     }
 
     /// The destination, if the join may forward now.
     fn join_ready(&mut self, key: JoinKey) -> Result<StoreKey, Stop> {
         let join = self.joins.get(&key).ok_or(Stop::Paused)?;
-        if !join.settings.enabled {
-            return Err(Stop::Paused);
-        }
-        if join.settings.role == JoinRole::Standby && self.primary_runs(key) {
-            return Err(Stop::Standby);
-        }
-        let join = self.joins.get(&key).ok_or(Stop::Paused)?;
-        match self.find_destination(&join.settings) {
-            Some(store) if join.settings.archive && !self.store(store).is_some_and(Store::is_queue) => {
-                Err(Stop::DestinationKind)
+        if join.draining.is_none() {
+            if !join.settings.enabled {
+                return Err(Stop::Paused);
             }
+            if join.settings.role == JoinRole::Standby && self.primary_runs(key) {
+                return Err(Stop::Standby);
+            }
+        }
+        let join = self.joins.get_mut(&key).ok_or(Stop::Paused)?;
+        let (archive, may_miss) = (join.settings.archive, join.settings.allow_missing && !join.was_bound);
+        let settings = join.settings.clone();
+        match self.find_destination(&settings) {
+            Some(store) if archive && !self.store(store).is_some_and(Store::is_queue) => Err(Stop::DestinationKind),
             Some(store) => {
                 if let Some(join) = self.joins.get_mut(&key) {
                     join.was_bound = true;
                 }
                 Ok(store)
             }
-            None if join.was_bound || !join.settings.allow_missing => Err(Stop::DestinationMissing),
-            None => Err(Stop::Waiting),
+            None if may_miss => Err(Stop::Waiting),
+            None => Err(Stop::DestinationMissing),
         }
     }
 
     /// The store that a join's destination names: an archive's is a queue, else the queue before the channel (U-8).
     pub(crate) fn find_destination(&self, settings: &JoinSettings) -> Option<StoreKey> {
         let address = Address::parse(&settings.destination, None).ok()?;
+        let queue = || self.queues.get(address.name.as_str()).copied();
+        let channel = || self.channels.get(normalise_channel_name(&address.name).as_str()).copied();
         match address.kind {
-            Some(postroad_model::address::Kind::Queue) => self.queues.get(address.name.as_str()).copied(),
-            Some(_) => self.channels.get(address.name.as_str()).copied(),
-            None if settings.archive => self.named_store(&address.name),
-            None => self
-                .queues
-                .get(address.name.as_str())
-                .or_else(|| {
-                    let name = postroad_model::name::normalise_channel_name(&address.name);
-                    self.channels.get(name.as_str())
-                })
-                .copied(),
+            Some(Kind::Queue) => queue(),
+            Some(Kind::Topic | Kind::Channel) => channel(),
+            None => queue().or_else(channel),
         }
     }
 
-    /// Whether a standby's primary forwards, or stopped less than `standby_delay` ago (ORD-3).
+    /// Whether a standby's primary forwards, or stopped less than `standby_delay` ago (ORD-3). If it does not, the
+    /// standby begins where it stopped.
     fn primary_runs(&mut self, key: JoinKey) -> bool {
         let Some(join) = self.joins.get(&key) else { return false };
-        let delay = u64::from(join.settings.standby_delay);
-        let Some(name) = &join.settings.standby_for else { return false };
-        let Some(primary) = self.join_names.get(name).and_then(|p| self.joins.get(p)) else { return false };
-        let (cursor, stop, since) = (primary.cursor, primary.stop, primary.stopped_at);
-        self.wake_at(self.now.mono + delay.max(100), Task::Join(key));
-        if stop.is_none() || self.now.mono < since + delay {
-            return true;
+        let (reader, delay) = (join.reader, u64::from(join.settings.standby_delay));
+        let Some(primary) = self.primary_of(join) else {
+            self.unpark(reader, 0);
+            return false;
+        };
+        let at = self.join_position(primary.key);
+        let runs = primary.stop.is_none() || self.now.mono < primary.stopped_at.saturating_add(delay);
+        self.wake_at(self.now.mono.saturating_add(delay.max(RETRY_MS.0)), Task::Join(key));
+        if !runs {
+            self.unpark(reader, at);
         }
-        self.skip_to(key, cursor);
-        false
+        runs
     }
 
-    /// A standby begins where its primary stopped.
-    fn skip_to(&mut self, key: JoinKey, cursor: u64) {
+    /// The join that a standby stands in for.
+    fn primary_of(&self, join: &Join) -> Option<&Join> {
+        let name = join.settings.standby_for.as_ref().filter(|_| join.settings.role == JoinRole::Standby)?;
+        self.joins.get(self.join_names.get(name)?)
+    }
+
+    /// A standby needs nothing while its primary does.
+    fn park(&mut self, key: JoinKey) {
+        let at = self.join_position(key);
         let Some(join) = self.joins.get(&key) else { return };
-        if join.cursor >= cursor {
-            return;
-        }
-        let reader = join.reader;
-        self.record(Record::JoinMoved { join: key, cursor }, true);
-        if let Some(reader) = self.readers.get_mut(reader)
-            && let Position::Behind(at) = reader.position
-        {
-            reader.position = Position::Behind(at.max(cursor + 1));
+        let (reader, reoffers) = (join.reader, join.reoffers.clone());
+        self.leave_tail(reader);
+        if let Some(reader) = self.readers.get_mut(reader) {
+            reader.parked = true;
+            reader.position = Position::Behind(at);
         }
         self.list_need(reader);
+        for event in reoffers {
+            self.record(Record::Reoffered { join: key, event }, true);
+        }
+    }
+
+    /// A standby reads from `at` on, unless it was further.
+    fn unpark(&mut self, key: ReaderKey, at: EventId) {
+        let Some(reader) = self.readers.get_mut(key).filter(|reader| reader.parked) else { return };
+        reader.parked = false;
+        if let Position::Behind(own) = reader.position {
+            reader.position = Position::Behind(own.max(at));
+        }
+        self.list_need(key);
     }
 
     fn stop_join(&mut self, key: JoinKey, stop: Stop) {
@@ -292,88 +359,125 @@ impl Engine {
             tracing::info!(join = %join.name, state = stop.texts().0, reason = stop.texts().1, "join stopped");
         }
         join.stop = Some(stop);
-        let retries = matches!(stop, Stop::DestinationFull | Stop::NoDeadLetter);
-        if retries {
+        let (source, state) = (join.source, stop.texts().0);
+        let held_up = state == "blocked" && join.settings.on_block == OnBlock::Backpressure;
+        if matches!(stop, Stop::DestinationFull | Stop::DiskFull | Stop::NoDeadLetter) {
             join.counters.retried_total += 1;
-            let due = mono + join.backoff;
+            let due = mono.saturating_add(join.backoff);
             join.backoff = (join.backoff * 2).min(RETRY_MS.1);
             self.wake_at(due, Task::Join(key));
         }
+        self.hold_up(source, key, held_up);
+        if stop == Stop::Standby {
+            self.park(key);
+        }
+        self.refuse_draining(key, stop);
     }
 
     fn start_join(&mut self, key: JoinKey) {
         let Some(join) = self.joins.get_mut(&key) else { return };
         join.backoff = RETRY_MS.0;
-        let stopped = join.stop.take().is_some();
-        let source = join.source;
-        if stopped {
+        if join.stop.take().is_some() {
+            let source = join.source;
             tracing::info!(join = %join.name, "join runs");
-            self.release_producers(source);
+            self.hold_up(source, key, false);
+        }
+    }
+
+    /// A join holds up the publishers of its source, or no longer (5.2, `on_block`).
+    fn hold_up(&mut self, source: StoreKey, key: JoinKey, held_up: bool) {
+        let Some(store) = self.store_mut(source) else { return };
+        if held_up {
+            store.held_up_by.insert(key);
+        } else if store.held_up_by.remove(&key) && store.held_up_by.is_empty() {
+            self.schedule(Task::Release(source));
         }
     }
 
     /// Whether a stopped join holds up the publishers of its source (5.2, `on_block`).
     pub(crate) fn is_backpressured(&self, store: StoreKey) -> bool {
-        let Some(store) = self.store(store) else { return false };
-        store.joins_out.iter().filter_map(|key| self.joins.get(key)).any(|join| {
-            let blocked = join.stop.is_some_and(|stop| stop.texts().0 == "blocked");
-            blocked && join.settings.on_block == OnBlock::Backpressure
-        })
+        self.store(store).is_some_and(|store| !store.held_up_by.is_empty())
     }
 
     /// A store appeared: joins that missed their destination may go on.
-    pub(crate) fn join_destination_appeared(&mut self, _store: StoreKey) {
-        let missing = |join: &&Join| matches!(join.stop, Some(Stop::Waiting | Stop::DestinationMissing));
+    pub(crate) fn join_destination_appeared(&mut self) {
+        let missing = |join: &&Join| {
+            matches!(join.stop, Some(Stop::Waiting | Stop::DestinationMissing | Stop::DestinationKind))
+        };
         let joins: Vec<JoinKey> = self.joins.values().filter(missing).map(|join| join.key).collect();
         for join in joins {
             self.schedule(Task::Join(join));
         }
     }
 
+    /// Forwards what waits, also over a paused join, then deletes the join and answers the operator (DEL-2).
+    pub(crate) fn drain_join(&mut self, key: JoinKey, reply: u64) -> Result<(), Refusal> {
+        let Some(join) = self.joins.get_mut(&key) else { return Ok(()) };
+        if join.draining.is_some() {
+            let text = format!("join '{}' is being drained for another request", join.name);
+            return Err(Refusal::new(Code::IllegalState, join.name.clone(), text));
+        }
+        join.draining = Some(reply);
+        let reader = join.reader;
+        self.unpark(reader, 0);
+        self.schedule(Task::Join(key));
+        Ok(())
+    }
+
+    /// A join that was to be drained has nothing more to forward: it goes. True if it has to wait for events that were
+    /// not offered yet.
+    fn finish_draining(&mut self, key: JoinKey) -> bool {
+        let Some(join) = self.joins.get(&key).filter(|join| join.draining.is_some()) else { return false };
+        let (source, archive) = (join.source, join.settings.archive);
+        let offered = self.store(source).and_then(Store::channel).map_or(0, |channel| channel.offered);
+        if !archive && self.store(source).is_some_and(|store| store.last_id() > offered) {
+            self.schedule(Task::FanOut(source));
+            return true;
+        }
+        self.delete_join_now(key);
+        false
+    }
+
+    fn refuse_draining(&mut self, key: JoinKey, stop: Stop) {
+        let waiting = self.join_backlog(key);
+        let Some(join) = self.joins.get_mut(&key) else { return };
+        let Some(reply) = join.draining.take() else { return };
+        let (name, (state, reason)) = (join.name.clone(), stop.texts());
+        let text = format!("join '{name}' is {state} ({reason}) and can't forward the {waiting} that wait");
+        self.answer_operator(reply, Err(Refusal::new(Code::IllegalState, name, text)));
+    }
+
+    /// Deletes a join, and answers whoever waits for that; how many events it had not forwarded.
+    pub(crate) fn delete_join_now(&mut self, key: JoinKey) -> u64 {
+        let not_forwarded = self.join_backlog(key);
+        let waiting = self.joins.get_mut(&key).and_then(|join| Some((join.draining.take()?, join.name.clone())));
+        self.record(Record::JoinDeleted { join: key }, true);
+        if let Some((reply, name)) = waiting {
+            self.answer_operator(reply, Ok(Response::JoinDeleted { name, not_forwarded }));
+        }
+        not_forwarded
+    }
+
     /// Whether archive joins read from the store.
     pub(crate) fn has_archive(&self, store: StoreKey) -> bool {
-        let joins = self.store(store).map(|s| &s.joins_out);
-        joins.is_some_and(|joins| {
-            joins.iter().any(|key| self.joins.get(key).is_some_and(|j| j.settings.archive))
-        })
+        self.store(store).is_some_and(|store| !store.archives_out.is_empty())
     }
 
-    /// The lowest cursor of the joins that read events of the store; `None` if none does.
+    /// The lowest cursor of the joins that read events of the store; `None` if none does. A standby is where its
+    /// primary is.
     pub(crate) fn lowest_join_cursor(&self, store: StoreKey) -> Option<u64> {
-        let joins = &self.store(store)?.joins_out;
-        joins
-            .iter()
-            .filter_map(|key| self.joins.get(key))
-            .filter(|j| !j.settings.archive)
-            .map(|j| j.cursor)
-            .min()
+        let joins = self.store(store)?.joins_out.iter().filter_map(|key| self.joins.get(key));
+        joins.map(|join| join.cursor.max(self.primary_of(join).map_or(0, |primary| primary.cursor))).min()
     }
+}
 
-    /// Frees spooled events that every join has passed.
-    pub(crate) fn free_spool(&mut self, key: StoreKey) {
-        let passed = self.lowest_join_cursor(key).unwrap_or(u64::MAX);
-        while let Some(entry) = self.store_mut(key).and_then(|s| s.spool.first_entry()) {
-            if *entry.key() > passed {
-                return;
-            }
-            let body = entry.remove().event.body;
-            self.bodies.release(body);
+impl Store {
+    /// Whether a join has still to look at an event.
+    pub(crate) fn is_needed_by_joins(&self, id: EventId) -> bool {
+        let Some(channel) = self.channel() else { return false };
+        if id > channel.offered {
+            return !self.joins_out.is_empty();
         }
-    }
-
-    /// Frees arrivals that every archive join has recorded.
-    pub(crate) fn free_arrivals(&mut self, key: StoreKey) {
-        let Some(store) = self.store(key) else { return };
-        let archives =
-            store.joins_out.iter().filter_map(|key| self.joins.get(key)).filter(|j| j.settings.archive);
-        let passed = archives.map(|j| j.cursor).min().unwrap_or(u64::MAX);
-        while let Some(store) = self.store_mut(key) {
-            if store.arrivals.front().is_none_or(|arrival| arrival.number > passed) {
-                return;
-            }
-            if let Some(arrival) = store.arrivals.pop_front() {
-                self.bodies.release(arrival.event.body);
-            }
-        }
+        channel.readers.join_needs.first().is_some_and(|&(need, _)| need <= id)
     }
 }

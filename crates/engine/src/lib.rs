@@ -15,6 +15,7 @@
 
 pub mod admin;
 mod apply;
+mod apply_events;
 mod bodies;
 mod browse;
 mod channel;

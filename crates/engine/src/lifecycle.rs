@@ -3,7 +3,7 @@
 use crate::command::{ProducerKey, TakerKey};
 use crate::effect::Effect;
 use crate::engine::{Engine, Task};
-use crate::reader::{Position, ReaderKey, Who};
+use crate::reader::{Position, ReaderKey};
 use crate::store::Store;
 use crate::taker::Source;
 use postroad_model::id::{JoinKey, ObjectKey, StoreKey};
@@ -43,41 +43,28 @@ impl Engine {
         let objects: Vec<(ReaderKey, u64)> = self.objects.values().map(|o| (o.reader, o.low)).collect();
         for (reader, low) in objects {
             self.place_reader(reader, low);
+            self.schedule(Task::Feed(reader));
         }
         let joins: Vec<(JoinKey, ReaderKey, u64, bool)> =
             self.joins.values().map(|j| (j.key, j.reader, j.cursor, j.settings.archive)).collect();
         for (key, reader, cursor, archive) in joins {
             if !archive {
-                self.place_reader(reader, cursor + 1);
+                self.place_reader(reader, cursor.saturating_add(1));
             }
             self.schedule(Task::Join(key));
         }
-        let stores: Vec<(StoreKey, bool, Option<u64>)> =
-            self.all_stores().map(|s| (s.key, s.is_queue(), s.expiry.first().map(|&(at, _)| at))).collect();
-        for (key, is_queue, expires) in stores {
-            if let Some(at) = expires {
-                self.wake_at_wall(at, Task::Expire(key));
-            }
+        let stores: Vec<(StoreKey, bool)> = self.all_stores().map(|s| (s.key, s.is_queue())).collect();
+        for (key, is_queue) in stores {
+            self.schedule(Task::Expire(key));
             self.schedule(if is_queue { Task::Dispatch(key) } else { Task::Trim(key) });
         }
     }
 
-    fn place_reader(&mut self, key: ReaderKey, low: u64) {
+    fn place_reader(&mut self, key: ReaderKey, at: u64) {
         if let Some(reader) = self.readers.get_mut(key) {
-            reader.position = Position::Behind(low);
+            reader.position = Position::Behind(at);
         }
         self.list_need(key);
-        self.settle_at_tail(key);
-    }
-
-    /// A reader without a consumer moves past what it does not want, so that it does not hold it (EX-6).
-    fn settle_at_tail(&mut self, key: ReaderKey) {
-        let Some(reader) = self.readers.get(key) else { return };
-        let Position::Behind(at) = reader.position else { return };
-        let rest = self.store(reader.store).and_then(|s| s.log.first_from(at));
-        if rest.is_none() && reader.who != Who::Volatile {
-            self.reach_tail(key);
-        }
     }
 
     /// Removes a store with its objects and consumers; its joins have been dealt with.
@@ -120,10 +107,11 @@ impl Engine {
     }
 
     /// Publishers that were held up for a store may go on.
-    pub(crate) fn release_producers(&mut self, store: StoreKey) {
+    pub(crate) fn release_producers(&mut self, store: StoreKey) -> bool {
         let held: Vec<ProducerKey> = self.producers_of(store).into_iter().map(|(key, _, _)| key).collect();
         for producer in held {
             self.replenish(producer, self.step_under_way());
         }
+        false
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::effect::Step;
 use postroad_model::id::EventId;
+use postroad_model::refusal::Code;
 use postroad_record::StoredEvent;
 use std::collections::VecDeque;
 
@@ -16,10 +17,10 @@ pub(crate) enum Hold {
     Ready,
     /// With a consumer.
     Delivered,
-    /// Waits for its redelivery delay.
-    Delayed,
-    /// Could not be dead-lettered; waits for room there (AK-8).
-    Blocked,
+    /// Waits for its redelivery delay, until this monotonic time in milliseconds.
+    Delayed(u64),
+    /// Could not be dead-lettered, for this reason; waits for room there (AK-8).
+    Blocked(Code),
 }
 
 /// An event with what is known of it while the broker runs.
@@ -27,6 +28,8 @@ pub(crate) enum Hold {
 pub(crate) struct Entry {
     /// The durable facts.
     pub event: StoredEvent,
+    /// Whether it is on disk, whatever the store's settings say now.
+    pub on_disk: bool,
     /// It may leave the broker once this step is durable.
     pub after: Step,
     /// Failed attempts (queues; named objects keep their own).
@@ -40,6 +43,8 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 struct Page {
     live: u32,
+    /// No slot below this one is used.
+    low: usize,
     slots: Vec<Option<Entry>>,
 }
 
@@ -59,12 +64,6 @@ impl EventLog {
         self.len
     }
 
-    /// Whether there is none.
-    #[must_use]
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Adds an event; its id must be above all that were added before.
     pub(crate) fn push(&mut self, entry: Entry) {
         let id = entry.event.id;
@@ -77,8 +76,11 @@ impl EventLog {
             self.pages.push_back(None);
         }
         let Some(slot) = self.pages.back_mut() else { return };
-        let page = slot.get_or_insert_with(|| Box::new(Page { live: 0, slots: Vec::new() }));
+        let page = slot.get_or_insert_with(|| Box::new(Page { live: 0, low: 0, slots: Vec::new() }));
         let at = index(id);
+        if page.live == 0 {
+            page.low = at;
+        }
         if page.slots.len() <= at {
             page.slots.resize_with(at + 1, || None);
         }
@@ -105,9 +107,14 @@ impl EventLog {
         let at = usize::try_from((id / PAGE).checked_sub(self.base)?).ok()?;
         let slot = self.pages.get_mut(at)?;
         let page = slot.as_mut()?;
-        let entry = page.slots.get_mut(index(id))?.take()?;
+        let slot = index(id);
+        let entry = page.slots.get_mut(slot)?.take()?;
         page.live -= 1;
         self.len -= 1;
+        if slot == page.low {
+            let next = page.slots.iter().skip(slot).position(Option::is_some);
+            page.low = next.map_or(page.slots.len(), |ahead| slot + ahead);
+        }
         let full_size = page.slots.len() == SLOTS;
         let is_last = at + 1 == self.pages.len();
         // The last page stays while it can still grow, so that a queue that is drained as fast as it is filled
@@ -130,7 +137,7 @@ impl EventLog {
         let mut from = if start == id / PAGE { index(id) } else { 0 };
         for page in self.pages.iter().skip(skip) {
             if let Some(page) = page {
-                let found = page.slots.iter().skip(from).find_map(Option::as_ref);
+                let found = page.slots.iter().skip(from.max(page.low)).find_map(Option::as_ref);
                 if found.is_some() {
                     return found;
                 }
@@ -181,7 +188,7 @@ pub(crate) mod tests {
             durable: true,
             extra: None,
         };
-        Entry { event, after: Step(0), failed: 0, counted: 0, hold: Hold::Ready }
+        Entry { event, on_disk: true, after: Step(0), failed: 0, counted: 0, hold: Hold::Ready }
     }
 
     proptest! {

@@ -141,8 +141,10 @@ fn encode(text: &str) -> String {
 impl Engine {
     pub(crate) fn insert_object(&mut self, object: Object) {
         self.next_object = self.next_object.max(object.key.0 + 1);
+        let no_local = self.readers.get(object.reader).is_some_and(|reader| reader.no_local.is_some());
         if let Some(channel) = self.store_mut(object.store).and_then(|s| s.channel_mut()) {
             channel.readers.all.insert(object.reader);
+            channel.readers.no_local += usize::from(no_local);
         }
         let name = ObjectName::new(object.store, &object.owner, &object.name);
         self.object_names.insert(name, object.key);
@@ -164,10 +166,10 @@ impl Engine {
         self.leave_tail(key);
         let Some(reader) = self.readers.remove(key) else { return };
         let Some(channel) = self.store_mut(reader.store).and_then(|s| s.channel_mut()) else { return };
-        channel.readers.all.remove(&key);
-        if let Some(need) = reader.listed {
-            channel.readers.needs.remove(&(need, key));
+        if channel.readers.all.remove(&key) {
+            channel.readers.no_local -= usize::from(reader.no_local.is_some());
         }
+        channel.readers.list(key, reader.listed, None, matches!(reader.who, Who::Join(_)));
         if channel.keeps_by_interest() {
             self.schedule(Task::Trim(reader.store));
         }
@@ -197,6 +199,9 @@ impl Engine {
         let durable = settings.persistent;
         let name = name.to_owned();
         self.record(Record::ObjectCreated { object, store, owner, name, settings, low, made_by }, durable);
+        // Without a consumer it moves past what it does not want, so that it does not hold it (EX-6).
+        let reader = self.objects.get(&object)?.reader;
+        self.schedule(Task::Feed(reader));
         Some(object)
     }
 
@@ -206,7 +211,7 @@ impl Engine {
         let Who::Object(object) = reader.who else {
             if let Some(reader) = self.readers.get_mut(key) {
                 for (_, id) in closed {
-                    reader.owed.remove(id);
+                    reader.forgive(*id);
                     reader.attempts.remove(id);
                 }
             }
@@ -223,9 +228,9 @@ impl Engine {
         let Some(reader) = self.readers.get_mut(key) else { return Vec::new() };
         let mut finished: Vec<EventId> = closed.iter().map(|&(_, id)| id).collect();
         // Cumulative: everything at or below it, but nothing that came back since and is out again (EX-4).
-        let upper = closed.iter().copied().filter(|&(tag, _)| tag != u64::MAX).max();
+        let upper = closed.iter().copied().filter(|&(tag, _)| tag != u64::MAX).max_by_key(|&(_, id)| id);
         if let (true, Some((tag, upper))) = (cumulative, upper) {
-            let lower = reader.owed.range(..=upper);
+            let lower = reader.owed().range(..=upper);
             finished.extend(
                 lower.filter(|(_, o)| matches!(o, Owed::Delivered(t) if *t <= tag)).map(|(&id, _)| id),
             );
@@ -237,9 +242,8 @@ impl Engine {
         }
         finished.sort_unstable();
         finished.dedup();
-        for id in &finished {
-            reader.owed.remove(id);
-            reader.attempts.remove(id);
+        for &id in &finished {
+            reader.forgive(id);
         }
         finished
     }
@@ -254,10 +258,15 @@ impl Engine {
         for &id in finished.iter().filter(|&&id| id >= low) {
             push_id(&mut done, id);
         }
-        let on_disk = |id: &EventId| store.log.get(*id).is_some_and(|e| store.keeps_on_disk(e.event.durable));
+        let on_disk = |id: &EventId| store.log.get(*id).is_some_and(|e| e.on_disk);
         let persistent = self.objects.get(&object).is_some_and(|o| o.settings.persistent);
         let durable = persistent && finished.iter().any(on_disk);
         self.record(Record::ObjectMoved { object, low, done }, durable);
+        if let Some(reader) = self.readers.get_mut(key) {
+            for id in finished {
+                reader.attempts.remove(id);
+            }
+        }
         self.list_need(key);
     }
 
@@ -271,10 +280,9 @@ impl Engine {
             let Who::Object(object) = reader.who else { continue };
             let waits =
                 matches!(reader.position, Position::Behind(at) if at <= id) && !reader.done.contains(id);
-            let owed = matches!(reader.owed.get(&id), Some(Owed::Returned(_))) || reader.passed.contains(id);
-            if (waits && self.reader_matches(key, id)) || owed {
-                let Some(state) = self.objects.get_mut(&object) else { continue };
-                state.skipped_untold += 1;
+            let owed = matches!(reader.owed().get(&id), Some(Owed::Returned(_))) || reader.passed.contains(id);
+            if (waits && self.reader_matches(key, id) && !self.is_own(key, id)) || owed {
+                let Some(state) = self.objects.get(&object) else { continue };
                 let (total, durable) = (state.skipped + 1, state.settings.persistent);
                 self.record(Record::ObjectSkipped { object, total }, durable);
             }
@@ -384,18 +392,24 @@ impl Engine {
     /// The events that a reader owes, exactly (SH-10): what it holds and what it has not looked at.
     pub(crate) fn backlog(&self, key: ReaderKey) -> u64 {
         let Some(reader) = self.readers.get(key) else { return 0 };
-        let held = reader.owed.len() as u64 + reader.passed.len();
-        let Position::Behind(at) = reader.position else { return held };
-        let Some(store) = self.store(reader.store) else { return held };
-        let mut ahead = 0;
-        let mut from = at;
+        let Some(store) = self.store(reader.store) else { return 0 };
+        let mut from = reader.lowest_need().unwrap_or(EventId::MAX);
+        let mut backlog = 0;
         while let Some(entry) = store.log.first_from(from) {
-            let id = entry.event.id;
-            let counted = reader.owed.contains_key(&id) || reader.done.contains(id);
-            ahead += u64::from(!counted && self.reader_matches(key, id));
-            from = id + 1;
+            backlog += u64::from(self.reader_owes(key, entry.event.id));
+            from = entry.event.id + 1;
         }
-        held + ahead
+        backlog
+    }
+
+    /// Whether a reader owes an event that is stored: it holds it, or has still to look at it.
+    pub(crate) fn reader_owes(&self, key: ReaderKey, id: EventId) -> bool {
+        let Some(reader) = self.readers.get(key) else { return false };
+        if reader.owed().contains_key(&id) || reader.passed.contains(id) {
+            return true;
+        }
+        let ahead = matches!(reader.position, Position::Behind(at) if id >= at);
+        ahead && !reader.done.contains(id) && self.reader_matches(key, id) && !self.is_own(key, id)
     }
 
     /// Whether an event is one that the reader is to have.

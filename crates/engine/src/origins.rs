@@ -7,6 +7,7 @@
 use crate::ranges::RangeSet;
 use postroad_model::id::{EventId, Origin, StoreUid, WallMs};
 use postroad_model::settings::DedupeSettings;
+use postroad_record::{self as record, KnownOrigins};
 use std::collections::BTreeMap;
 
 /// Ids in one block.
@@ -44,16 +45,22 @@ impl Origins {
         taken.forget(at, window);
     }
 
-    /// Remembers every id of an origin up to `last`: what a store numbered itself under an earlier identity.
-    pub(crate) fn take_all(&mut self, store: StoreUid, last: EventId) {
-        if last > 0 {
-            self.by_store.entry(store).or_default().insert_run(last);
+    /// Remembers what a checkpoint knows of an origin store.
+    pub(crate) fn restore(&mut self, store: StoreUid, known: KnownOrigins) {
+        let mut taken = Taken { newest: known.newest, forgotten_below: known.forgotten_below, ..Taken::default() };
+        for (first, last) in known.full {
+            taken.full.insert(first, last);
         }
+        for block in known.blocks {
+            let ids = Ids::from_record(&block.ids);
+            taken.blocks.insert(block.number, Block { ids, touched: block.touched });
+        }
+        self.by_store.insert(store, taken);
     }
 
-    /// The origin stores known, for inspection and digests.
-    pub(crate) fn stores(&self) -> impl Iterator<Item = (StoreUid, u64)> + '_ {
-        self.by_store.iter().map(|(uid, taken)| (*uid, taken.count()))
+    /// What is known of each origin store, for a checkpoint.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (StoreUid, KnownOrigins)> + '_ {
+        self.by_store.iter().map(|(uid, taken)| (*uid, taken.known()))
     }
 }
 
@@ -61,8 +68,6 @@ impl Origins {
 struct Taken {
     /// Numbers of blocks in which every id was taken; never forgotten.
     full: RangeSet,
-    /// Ids below this one were all taken (a store's own numbers under an earlier identity).
-    all_up_to: EventId,
     blocks: BTreeMap<u64, Block>,
     newest: EventId,
     /// Ids at or below this one can't be judged, unless they are in a kept block.
@@ -85,7 +90,7 @@ enum Ids {
 impl Taken {
     fn judge(&self, id: EventId) -> Verdict {
         let number = id / BLOCK;
-        if id <= self.all_up_to || self.full.contains(number) {
+        if self.full.contains(number) {
             return Verdict::Duplicate;
         }
         match self.blocks.get(&number) {
@@ -118,11 +123,6 @@ impl Taken {
         }
     }
 
-    fn insert_run(&mut self, last: EventId) {
-        self.all_up_to = self.all_up_to.max(last);
-        self.newest = self.newest.max(last);
-    }
-
     fn forget(&mut self, now: WallMs, window: &DedupeSettings) {
         while let Some((&number, block)) = self.blocks.first_key_value() {
             let last = number.saturating_mul(BLOCK) + (BLOCK - 1);
@@ -136,9 +136,18 @@ impl Taken {
         }
     }
 
-    fn count(&self) -> u64 {
-        let single: u64 = self.blocks.values().map(|b| b.ids.count()).sum();
-        self.full.len() * BLOCK + single + self.all_up_to
+    fn known(&self) -> KnownOrigins {
+        let block = |(&number, block): (&u64, &Block)| record::IdBlock {
+            number,
+            touched: block.touched,
+            ids: block.ids.to_record(),
+        };
+        KnownOrigins {
+            full: self.full.iter().collect(),
+            blocks: self.blocks.iter().map(block).collect(),
+            newest: self.newest,
+            forgotten_below: self.forgotten_below,
+        }
     }
 }
 
@@ -174,10 +183,23 @@ impl Ids {
         }
     }
 
-    fn count(&self) -> u64 {
+    fn to_record(&self) -> record::Ids {
         match self {
-            Self::Run(first, last) => u64::from(*last - *first) + 1,
-            Self::Bits(words) => words.iter().map(|word| u64::from(word.count_ones())).sum(),
+            Self::Run(first, last) => record::Ids::Run(*first, *last),
+            Self::Bits(words) => record::Ids::Bits(words.iter().flat_map(|word| word.to_le_bytes()).collect()),
+        }
+    }
+
+    fn from_record(ids: &record::Ids) -> Self {
+        match ids {
+            record::Ids::Run(first, last) => Self::Run(*first, *last),
+            record::Ids::Bits(bytes) => {
+                let mut words = Box::new([0u64; WORDS]);
+                for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+                    *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+                }
+                Self::Bits(words)
+            }
         }
     }
 }
@@ -233,6 +255,13 @@ mod tests {
                 prop_assert_eq!(origins.judge(at(id)), expected);
                 origins.take(at(id), 0, &DedupeSettings::default());
                 model.insert(id);
+            }
+            let mut restored = Origins::default();
+            for (uid, known) in origins.known() {
+                restored.restore(uid, known);
+            }
+            for id in (0..200_000).step_by(331).chain(model.iter().copied()) {
+                prop_assert_eq!(restored.judge(at(id)), origins.judge(at(id)));
             }
         }
     }

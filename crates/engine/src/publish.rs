@@ -3,13 +3,14 @@
 use crate::command::{ConnId, LinkNo, ProducerKey, ProducerTarget};
 use crate::effect::{Effect, Publication, Resolved, Step};
 use crate::engine::{Engine, Task};
+use crate::queue::Queue;
 use crate::resolve::Intent;
 use crate::store::Store;
 use postroad_model::address::{Address, Options};
 use postroad_model::id::{BodyId, EventId, StoreKey, WallMs};
 use postroad_model::message::Incoming;
 use postroad_model::refusal::{Code, Refusal};
-use postroad_model::settings::{PublisherDedupe, StoreType};
+use postroad_model::settings::PublisherDedupe;
 use postroad_record::{Extra, Place, Record, Removal, StoredEvent};
 use std::sync::Arc;
 
@@ -41,8 +42,8 @@ pub(crate) struct Facts {
 }
 
 impl Engine {
-    pub(crate) fn open_producer(&mut self, conn: ConnId, link: LinkNo, target: ProducerTarget) {
-        let (store, options) = match self.producer_store(conn, &target) {
+    pub(crate) fn open_producer(&mut self, conn: ConnId, link: LinkNo, target: &ProducerTarget) {
+        let (store, options) = match self.producer_store(conn, target) {
             Ok(found) => found,
             Err(refusal) => return self.refuse_link(conn, link, refusal),
         };
@@ -183,7 +184,7 @@ impl Engine {
         if let Some(first) = self.repeats(store, &message) {
             return Ok(self.take_repeated(key, first, &facts, message));
         }
-        self.make_room(key)?;
+        self.make_room(key, store.keeps_on_disk(facts.durable))?;
         let Some(store) = self.store(key) else { return Ok(Step(0)) };
         if !self.is_needed(store) {
             // Nobody waits for it (RET-2): accepted, not stored.
@@ -193,7 +194,7 @@ impl Engine {
         self.prove_identity(key);
         let body = self.bodies.next_id();
         self.bodies.insert(body, message.message, false);
-        self.store_event(key, body, facts, extra);
+        self.store_event(key, body, &facts, extra);
         Ok(Step(0))
     }
 
@@ -239,23 +240,22 @@ impl Engine {
     fn publish_extra(&self, conn: ConnId, store: &Store, message: &Incoming) -> Option<Box<Extra>> {
         let dedupes = store.publisher_dedupe() == PublisherDedupe::MessageId;
         let message_id = message.message_id.clone().filter(|_| dedupes);
-        let publisher = self.wants_publisher(store).then(|| self.conns.get(&conn)).flatten();
+        // Only where a reader leaves out what its own client published (AM-10).
+        let wanted = store.channel().is_some_and(|channel| channel.readers.no_local > 0);
+        let publisher = wanted.then(|| self.conns.get(&conn)).flatten();
         let extra =
             Extra { message_id, publisher: publisher.map(|c| c.client.id.clone()), ..Extra::default() };
         (!extra.is_empty()).then(|| Box::new(extra))
     }
 
-    /// Whether a reader of the store leaves out what its own client published (AM-10).
-    fn wants_publisher(&self, store: &Store) -> bool {
-        store.channel().is_some_and(|channel| {
-            channel.readers.all.iter().any(|&r| self.readers.get(r).is_some_and(|r| r.no_local.is_some()))
-        })
-    }
 
     /// Whether anybody can ever want an event of this store.
     pub(crate) fn is_needed(&self, store: &Store) -> bool {
         store.channel().is_none_or(|channel| {
-            !channel.keeps_by_interest() || !channel.readers.all.is_empty() || !store.joins_out.is_empty()
+            !channel.keeps_by_interest()
+                || !channel.readers.all.is_empty()
+                || !store.joins_out.is_empty()
+                || !store.archives_out.is_empty()
         })
     }
 
@@ -264,14 +264,14 @@ impl Engine {
         &mut self,
         key: StoreKey,
         body: BodyId,
-        facts: Facts,
+        facts: &Facts,
         extra: Option<Box<Extra>>,
     ) -> EventId {
         let Some(store) = self.store(key) else { return 0 };
         let id = store.next_id;
         let durable = store.keeps_on_disk(facts.durable);
         let numbered_in_memory = !durable && store.owner.is_none() && id >= store.reserved_below;
-        if numbered_in_memory && store.store_type() != StoreType::Transient {
+        if numbered_in_memory {
             self.record(Record::IdsReserved { store: key, below: id + RESERVED_IDS }, true);
             let step = self.step_under_way();
             if let Some(store) = self.store_mut(key) {
@@ -282,7 +282,7 @@ impl Engine {
             self.write_body(body);
             self.mark_ahead(key, id);
         }
-        let event = self.event(id, body, &facts, extra);
+        let event = self.event(id, body, facts, extra);
         let leaves = self.store(key).map_or(0, |store| store.leaves_at(&event));
         let arrival = self.has_archive(key).then(|| event.clone());
         let replaced = self.replaced_by(key, &event);
@@ -291,11 +291,10 @@ impl Engine {
             self.record_arrival(key, event, false);
         }
         if !replaced.is_empty() {
-            let ids = replaced.into_iter().map(|id| (id, id)).collect();
-            self.record(Record::Removed { store: key, ids, why: Removal::Replaced }, durable);
+            self.take_out(key, &replaced, Removal::Replaced);
         }
         if leaves != 0 {
-            self.wake_at_wall(leaves, Task::Expire(key));
+            self.watch_expiry(key, leaves);
         }
         let is_queue = self.store(key).is_some_and(Store::is_queue);
         self.schedule(if is_queue { Task::Dispatch(key) } else { Task::FanOut(key) });
@@ -333,16 +332,15 @@ impl Engine {
         self.bodies.mark_on_disk(body);
     }
 
-    /// Moves the sent mark of a queue ahead in a step that is synced anyway (DESIGN 7.4).
+    /// Moves the sent mark of a queue ahead in a step that is synced anyway (DESIGN 7.4). With a backlog the message
+    /// is not sent now, and the delivery marks it.
     fn mark_ahead(&mut self, key: StoreKey, id: EventId) {
         let Some(store) = self.store(key) else { return };
         if id <= store.sent_up_to {
             return;
         }
-        let Some(queue) = store.queue() else { return };
-        let max = self.settings.max_window;
-        let windows = queue.takers().filter_map(|t| self.takers.get(t)).map(|t| t.window(max));
-        if let Some(ahead) = windows.max().filter(|&window| window > 0) {
+        let ahead = store.queue().filter(|queue| queue.ready.is_empty()).map_or(0, Queue::window);
+        if ahead > 0 {
             let up_to = id + ahead.min(1_024) - 1;
             self.record(Record::Sent { place: Place::Store(key), up_to }, true);
         }
@@ -368,8 +366,8 @@ impl Engine {
     /// Gives the store a new identity where the last start does not prove the old one (DUP-3).
     pub(crate) fn prove_identity(&mut self, key: StoreKey) {
         if self.store(key).is_some_and(|store| !store.identity_proved) {
-            let uid = self.new_uid();
-            self.record(Record::StoreUidRenewed { store: key, uid }, true);
+            let (uid, from) = (self.new_uid(), self.store(key).map_or(0, |store| store.next_id));
+            self.record(Record::StoreUidRenewed { store: key, uid, from }, true);
         }
     }
 

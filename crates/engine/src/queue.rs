@@ -4,13 +4,15 @@ use crate::command::{Settlement, TakerKey};
 use crate::effect::{Delivery, Effect};
 use crate::engine::{Engine, Task};
 use crate::log::Hold;
-use crate::ranges::push_id;
+use crate::bodies::Bodies;
 use crate::ready::{PRIORITIES, Ready};
+use crate::store::Store;
+use crate::taker::Taker;
 use crate::view::View;
-use postroad_model::id::{EventId, ObjectKey, StoreKey};
+use postroad_model::id::{EventId, ObjectKey, StoreKey, WallMs};
 use postroad_model::refusal::Code;
 use postroad_model::settings::QueueSettings;
-use postroad_record::{IdRange, Place, Record, Removal};
+use postroad_record::{Place, Record, Removal};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const DELIVERIES_PER_TASK: usize = 256;
 /// Messages that one task of dispatch tries against selectors at most.
 const TRIES_PER_TASK: usize = 2_000;
+
+/// Refusals of a consumer between two looks for messages that are gone.
+const REFUSED_BETWEEN_SWEEPS: usize = 1_024;
 
 /// What a queue has besides its events.
 #[derive(Debug)]
@@ -32,6 +37,10 @@ pub(crate) struct Queue {
     pub delivered: u64,
     /// Messages that could not be dead-lettered.
     pub blocked: BTreeSet<EventId>,
+    /// Consumers that drain.
+    pub draining: BTreeSet<TakerKey>,
+    /// The window that a consumer had when it last gave credit.
+    window: u64,
     /// Consumers by priority, highest first, each level a ring in attach order.
     rings: BTreeMap<Reverse<i32>, Ring>,
 }
@@ -54,6 +63,8 @@ impl Queue {
             delayed: BTreeSet::new(),
             delivered: 0,
             blocked: BTreeSet::new(),
+            draining: BTreeSet::new(),
+            window: 0,
             rings: BTreeMap::new(),
         }
     }
@@ -80,6 +91,20 @@ impl Queue {
         }
         if ring.takers.is_empty() {
             self.rings.remove(&Reverse(priority));
+        }
+        self.draining.remove(&taker);
+    }
+
+    /// How many deliveries may go out before the next credit; 0 without consumers.
+    pub(crate) fn window(&self) -> u64 {
+        if self.rings.is_empty() { 0 } else { self.window }
+    }
+
+    /// Notes the window of a consumer that gives credit, and whether it drains.
+    pub(crate) fn note_credit(&mut self, taker: TakerKey, window: u64, drain: bool) {
+        self.window = window;
+        if drain {
+            self.draining.insert(taker);
         }
     }
 
@@ -150,27 +175,19 @@ impl Engine {
 
     /// Finds the next message and its consumer (SH-3): the best message first, its consumer in turn.
     fn choose(&mut self, key: StoreKey, tries: &mut usize) -> Option<Choice> {
-        let queue = self.store(key)?.queue()?;
+        let store = self.stores.get(key.0 as usize)?.as_ref()?;
+        let queue = store.queue()?;
         let first = queue.ready.first()?;
-        let exclusive = queue.settings.exclusive;
-        let rings: Vec<Reverse<i32>> = queue.rings.keys().copied().collect();
-        for ring_key in rings {
-            let ring = self.store(key)?.queue()?.rings.get(&ring_key)?;
+        let (exclusive, max_window) = (queue.settings.exclusive, self.settings.max_window);
+        for (&ring_key, ring) in &queue.rings {
             let (count, start) = (ring.takers.len(), ring.next);
             let mut best: Option<Choice> = None;
-            for step in 0..count {
+            for step in 0..if exclusive { 1 } else { count } {
                 let place = if exclusive { 0 } else { (start + step) % count };
-                let taker = self.store(key)?.queue()?.rings.get(&ring_key)?.takers[place];
-                let max_window = self.settings.max_window;
-                let Some(state) = self.takers.get(taker) else { continue };
-                if state.window(max_window) == 0 {
-                    if exclusive {
-                        return None;
-                    }
-                    continue;
-                }
+                let Some(&taker) = ring.takers.get(place) else { continue };
+                let Some(state) = self.takers.get_mut(taker).filter(|t| t.window(max_window) > 0) else { continue };
                 let selective = state.is_selective();
-                let found = if selective { self.candidate(key, taker, tries) } else { Some(first) };
+                let found = if selective { candidate(store, &self.bodies, state, tries) } else { Some(first) };
                 if let Some((level, event)) = found {
                     let better = |b: &Choice| (Reverse(level), event) < (Reverse(b.level), b.event);
                     if best.as_ref().is_none_or(better) {
@@ -178,7 +195,7 @@ impl Engine {
                     }
                 }
                 // Nobody further on can get a better message than the first one.
-                if exclusive || !selective || *tries == 0 {
+                if !selective || *tries == 0 {
                     break;
                 }
             }
@@ -189,37 +206,10 @@ impl Engine {
         None
     }
 
-    /// The next message that a selective consumer would take.
-    fn candidate(&mut self, key: StoreKey, taker: TakerKey, tries: &mut usize) -> Option<(u8, EventId)> {
-        let mut scanned = self.takers.get(taker)?.scanned;
-        let found = loop {
-            let store = self.store(key)?;
-            let Some((level, id)) = store.queue()?.ready.after(scanned) else { break None };
-            if *tries == 0 {
-                break None;
-            }
-            *tries -= 1;
-            if self.taker_wants(taker, key, id) {
-                break Some((level, id));
-            }
-            scanned[usize::from(level)] = id;
-        };
-        if let Some(state) = self.takers.get_mut(taker) {
-            state.scanned = scanned;
-        }
-        found
-    }
-
     /// Whether a consumer's own filter and its refusals let an event through.
     pub(crate) fn taker_wants(&self, taker: TakerKey, store: StoreKey, id: EventId) -> bool {
-        let Some(state) = self.takers.get(taker) else { return false };
-        if state.refused.contains(&id) {
-            return false;
-        }
-        let Some(filter) = &state.filter else { return true };
-        let Some(entry) = self.store(store).and_then(|s| s.log.get(id)) else { return false };
-        let Some(message) = self.bodies.get(entry.event.body) else { return false };
-        filter.matches(&View { message, event: &entry.event })
+        let (Some(state), Some(store)) = (self.takers.get(taker), self.store(store)) else { return false };
+        wants(store, &self.bodies, state, id)
     }
 
     fn deliver_from_queue(&mut self, key: StoreKey, choice: &Choice) {
@@ -236,12 +226,13 @@ impl Engine {
         if let Some(entry) = store.log.get_mut(id) {
             entry.hold = Hold::Delivered;
         }
+        store.hide_from_expiry(id);
         let Some(taker) = self.takers.get_mut(choice.taker) else { return };
         let tag = taker.note_sent(id);
         let presettled = taker.presettled;
         self.send_from_store(choice.taker, key, id, tag, From::Queue);
         if presettled {
-            self.finish_in_queue(key, &[id], Removal::Consumed);
+            self.take_out(key, &[id], Removal::Consumed);
         }
     }
 
@@ -271,7 +262,7 @@ impl Engine {
             }
             From::Volatile { failed } => (failed, 0),
         };
-        let maybe_sent = id <= sent_before && store.keeps_on_disk(entry.event.durable);
+        let maybe_sent = id <= sent_before && entry.on_disk;
         let leaves = store.leaves_at(&entry.event);
         let delivery = Delivery {
             conn: state.conn,
@@ -290,17 +281,26 @@ impl Engine {
             state.after = after;
         }
         let again = delivery.delivery_count > 0;
+        if let From::Object { object, .. } = from
+            && let Some(object) = self.objects.get_mut(&object)
+        {
+            object.redelivered += u64::from(again);
+            object.skipped_untold = 0;
+        }
         self.count(key, |c| {
             c.delivered_total += 1;
             c.redelivered_total += u64::from(again);
         });
         self.emit(after, Effect::Deliver(Box::new(delivery)));
+        if !self.has_window(taker) {
+            self.finish_drain(taker);
+        }
     }
 
     /// Marks durably that deliveries up to `id`, and some ahead, may have been sent (AK-10).
     pub(crate) fn mark_sent(&mut self, place: Place, key: StoreKey, id: EventId, ahead: u64) {
         let Some(store) = self.store(key) else { return };
-        let durable = store.log.get(id).is_some_and(|e| store.keeps_on_disk(e.event.durable));
+        let durable = store.log.get(id).is_some_and(|e| e.on_disk);
         let marked = match place {
             Place::Store(_) => store.sent_up_to,
             Place::Object(object) => match self.objects.get(&object) {
@@ -309,29 +309,8 @@ impl Engine {
             },
         };
         if durable && id > marked {
-            self.record(Record::Sent { place, up_to: id + ahead }, true);
+            self.record(Record::Sent { place, up_to: id.saturating_add(ahead) }, true);
         }
-    }
-
-    /// Removes finished messages of a queue and lets waiting joins and drained publishers go on.
-    pub(crate) fn finish_in_queue(&mut self, key: StoreKey, ids: &[EventId], why: Removal) {
-        let mut on_disk: Vec<IdRange> = Vec::new();
-        let mut in_memory: Vec<IdRange> = Vec::new();
-        {
-            let Some(store) = self.store(key) else { return };
-            for &id in ids {
-                let Some(entry) = store.log.get(id) else { continue };
-                let list =
-                    if store.keeps_on_disk(entry.event.durable) { &mut on_disk } else { &mut in_memory };
-                push_id(list, id);
-            }
-        }
-        for (ids, durable) in [(on_disk, true), (in_memory, false)] {
-            if !ids.is_empty() {
-                self.record(Record::Removed { store: key, ids, why }, durable);
-            }
-        }
-        self.room_in(key);
     }
 
     /// The outcomes of a range of a queue consumer's deliveries.
@@ -347,7 +326,7 @@ impl Engine {
                 let mut ids: Vec<EventId> = closed.iter().map(|&(_, id)| id).collect();
                 ids.sort_unstable();
                 self.count(key, |c| c.acked_total += closed.len() as u64);
-                self.finish_in_queue(key, &ids, Removal::Consumed);
+                self.take_out(key, &ids, Removal::Consumed);
             }
             Settlement::Released => {
                 for &(_, id) in closed {
@@ -374,14 +353,22 @@ impl Engine {
 
     /// The message is not to be offered to this consumer again; once all have refused it, it is a dead letter (AK-3).
     fn refuse_here(&mut self, key: StoreKey, taker: TakerKey, id: EventId) {
-        if let Some(state) = self.takers.get_mut(taker) {
-            state.refused.insert(id);
-        }
+        self.note_refused(key, taker, id);
         let Some(queue) = self.store(key).and_then(|s| s.queue()) else { return };
         let all = queue.takers().all(|t| self.takers.get(t).is_some_and(|t| t.refused.contains(&id)));
         if all {
             let text = "every attached consumer refused the message";
             self.dead_letter_from_queue(key, id, Code::RefusedByAll, text);
+        }
+    }
+
+    fn note_refused(&mut self, key: StoreKey, taker: TakerKey, id: EventId) {
+        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        let Some(state) = self.takers.get_mut(taker) else { return };
+        state.refused.insert(id);
+        // A consumer that refuses all day must not make the broker remember what is long gone.
+        if state.refused.len().is_multiple_of(REFUSED_BETWEEN_SWEEPS) {
+            state.refused.retain(|&id| store.log.get(id).is_some());
         }
     }
 
@@ -395,8 +382,8 @@ impl Engine {
         }
         let (mut delay, mut over) = (0, false);
         if let Some(counts) = failed {
-            let durable = store.keeps_on_disk(entry.event.durable);
-            let (failed, counted) = (entry.failed.saturating_add(1), entry.counted + u32::from(counts));
+            let durable = entry.on_disk;
+            let (failed, counted) = (entry.failed.saturating_add(1), entry.counted.saturating_add(u32::from(counts)));
             let Some(queue) = store.queue() else { return };
             let limit = queue.settings.redelivery.max_delivery_attempts;
             over = u32::try_from(limit).is_ok_and(|limit| counted >= limit);
@@ -412,37 +399,43 @@ impl Engine {
         self.make_ready(key, id, delay);
     }
 
-    /// Makes a delivered or blocked message deliverable again, now or after a delay in milliseconds.
+    /// Makes a message that is held deliverable again, now or after a delay in milliseconds.
     pub(crate) fn make_ready(&mut self, key: StoreKey, id: EventId, delay: u64) {
         let due = self.now.mono.saturating_add(delay);
         let Some(store) = self.store_mut(key) else { return };
+        store.release_hold(id);
         let Some(entry) = store.log.get_mut(id) else { return };
-        let was = entry.hold;
-        entry.hold = if delay == 0 { Hold::Ready } else { Hold::Delayed };
-        let priority = entry.event.priority;
+        entry.hold = if delay == 0 { Hold::Ready } else { Hold::Delayed(due) };
+        let (priority, leaves) = (entry.event.priority, store.show_to_expiry(id));
         let Some(queue) = store.queue_mut() else { return };
-        match was {
-            Hold::Delivered => queue.delivered = queue.delivered.saturating_sub(1),
-            Hold::Blocked => {
-                queue.blocked.remove(&id);
-            }
-            Hold::Ready | Hold::Delayed => {}
-        }
         if delay > 0 {
             queue.delayed.insert((due, id));
             self.wake_at(due, Task::Undelay(key));
-            return;
+        } else {
+            let level = queue.level(priority);
+            queue.ready.insert(level, id);
+            let takers: Vec<TakerKey> = queue.takers().collect();
+            for taker in takers {
+                if let Some(state) = self.takers.get_mut(taker) {
+                    state.look_again(level, id);
+                }
+            }
+            self.schedule(Task::Dispatch(key));
         }
-        let level = queue.level(priority);
-        queue.ready.insert(level, id);
+        if leaves != 0 {
+            self.watch_expiry(key, leaves);
+        }
+    }
+
+    /// Priorities were told apart anew: selective consumers look at everything again.
+    pub(crate) fn look_again_everywhere(&mut self, key: StoreKey) {
+        let Some(queue) = self.store(key).and_then(Store::queue) else { return };
         let takers: Vec<TakerKey> = queue.takers().collect();
         for taker in takers {
             if let Some(state) = self.takers.get_mut(taker) {
-                let scanned = &mut state.scanned[usize::from(level)];
-                *scanned = (*scanned).min(id - 1);
+                state.scanned = [0; PRIORITIES];
             }
         }
-        self.schedule(Task::Dispatch(key));
     }
 
     /// Makes delayed messages deliverable whose time has come.
@@ -455,7 +448,6 @@ impl Engine {
                 self.wake_at(due, Task::Undelay(key));
                 return false;
             }
-            queue.delayed.pop_first();
             self.make_ready(key, id, 0);
         }
         true
@@ -464,7 +456,10 @@ impl Engine {
     /// Tells consumers that drain, once nothing more can be sent to them now.
     fn finish_drains(&mut self, key: StoreKey) {
         let Some(queue) = self.store(key).and_then(|s| s.queue()) else { return };
-        let takers: Vec<TakerKey> = queue.takers().collect();
+        if queue.draining.is_empty() {
+            return;
+        }
+        let takers: Vec<TakerKey> = queue.draining.iter().copied().collect();
         for taker in takers {
             self.finish_drain(taker);
         }
@@ -478,8 +473,12 @@ impl Engine {
         }
         state.drain = false;
         state.limit = state.sent;
+        let store = state.store;
         let (after, effect) = (state.after, Effect::Drained { conn: state.conn, link: state.link });
         self.emit(after, effect);
+        if let Some(queue) = self.store_mut(store).and_then(|s| s.queue_mut()) {
+            queue.draining.remove(&taker);
+        }
     }
 
     /// How many ready messages match no attached consumer (QU-12), looking at no more than `limit` of them.
@@ -500,5 +499,71 @@ impl Engine {
             }
         }
         stranded
+    }
+}
+
+/// The next message that a selective consumer would take.
+fn candidate(store: &Store, bodies: &Bodies, state: &mut Taker, tries: &mut usize) -> Option<(u8, EventId)> {
+    let queue = store.queue()?;
+    loop {
+        let (level, id) = queue.ready.after(state.scanned)?;
+        if *tries == 0 {
+            return None;
+        }
+        *tries -= 1;
+        if wants(store, bodies, state, id) {
+            return Some((level, id));
+        }
+        state.scanned[usize::from(level)] = id;
+    }
+}
+
+/// Whether a consumer's own filter and its refusals let an event through.
+fn wants(store: &Store, bodies: &Bodies, state: &Taker, id: EventId) -> bool {
+    if state.refused.contains(&id) {
+        return false;
+    }
+    let Some(filter) = &state.filter else { return true };
+    let Some(entry) = store.log.get(id) else { return false };
+    let Some(message) = bodies.get(entry.event.body) else { return false };
+    filter.matches(&View { message, event: &entry.event })
+}
+
+impl Store {
+    /// Takes a message of a queue out of the list in which its hold keeps it.
+    pub(crate) fn release_hold(&mut self, id: EventId) {
+        let Some(entry) = self.log.get(id) else { return };
+        let (hold, priority) = (entry.hold, entry.event.priority);
+        let Some(queue) = self.queue_mut() else { return };
+        match hold {
+            Hold::Ready => {
+                let level = queue.level(priority);
+                queue.ready.remove(level, id);
+            }
+            Hold::Delivered => queue.delivered = queue.delivered.saturating_sub(1),
+            Hold::Delayed(due) => {
+                queue.delayed.remove(&(due, id));
+            }
+            Hold::Blocked(_) => {
+                queue.blocked.remove(&id);
+            }
+        }
+    }
+
+    /// An unsettled delivery is not expired under its consumer (QU-6).
+    fn hide_from_expiry(&mut self, id: EventId) {
+        let leaves = self.log.get(id).map_or(0, |entry| self.leaves_at(&entry.event));
+        if leaves != 0 {
+            self.expiry.remove(&(leaves, id));
+        }
+    }
+
+    /// Makes an event subject to expiry again; when it leaves, 0 for never.
+    pub(crate) fn show_to_expiry(&mut self, id: EventId) -> WallMs {
+        let leaves = self.log.get(id).map_or(0, |entry| self.leaves_at(&entry.event));
+        if leaves != 0 {
+            self.expiry.insert((leaves, id));
+        }
+        leaves
     }
 }

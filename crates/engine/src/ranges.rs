@@ -12,6 +12,11 @@ pub(crate) struct RangeSet {
 }
 
 impl RangeSet {
+    /// A set without ids.
+    pub(crate) const fn new() -> Self {
+        Self { ranges: BTreeMap::new() }
+    }
+
     /// Adds every id from `first` to `last`.
     pub(crate) fn insert(&mut self, first: EventId, last: EventId) {
         let (mut first, mut last) = (first, last);
@@ -54,6 +59,24 @@ impl RangeSet {
         }
     }
 
+    /// Removes every id from `first` to `last`.
+    pub(crate) fn remove(&mut self, first: EventId, last: EventId) {
+        if let Some((&start, &end)) = self.ranges.range(..first).next_back()
+            && end >= first
+        {
+            self.ranges.insert(start, first - 1);
+            if end > last {
+                self.ranges.insert(last + 1, end);
+            }
+        }
+        while let Some((&start, &end)) = self.ranges.range(first..=last).next() {
+            self.ranges.remove(&start);
+            if end > last {
+                self.ranges.insert(last + 1, end);
+            }
+        }
+    }
+
     /// The ranges in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = IdRange> + '_ {
         self.ranges.iter().map(|(&first, &last)| (first, last))
@@ -90,12 +113,17 @@ mod tests {
         #[test]
         fn behaves_as_a_plain_set(
             inserts in prop::collection::vec((0u64..200, 0u64..8), 0..60),
+            removals in prop::collection::vec((0u64..200, 0u64..30), 0..6),
             low in 0u64..200,
         ) {
             let (mut set, mut model) = (RangeSet::default(), BTreeSet::new());
             for (first, extra) in inserts {
                 set.insert(first, first + extra);
                 model.extend(first..=first + extra);
+            }
+            for (first, extra) in removals {
+                set.remove(first, first + extra);
+                model.retain(|id| !(first..=first + extra).contains(id));
             }
             set.trim_below(low);
             model.retain(|&id| id >= low);

@@ -9,6 +9,7 @@
 use crate::command::TakerKey;
 use crate::ranges::RangeSet;
 use postroad_model::id::{EventId, JoinKey, ObjectKey, StoreKey};
+use postroad_model::refusal::Code;
 use postroad_selector::Selector;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +20,11 @@ pub(crate) struct ReaderKey {
     pub index: u32,
     /// How often the slot was used before.
     pub generation: u32,
+}
+
+impl ReaderKey {
+    /// The least of all keys.
+    pub(crate) const FIRST: Self = Self { index: 0, generation: 0 };
 }
 
 /// Whose reader it is.
@@ -48,15 +54,13 @@ pub(crate) enum Owed {
     Delivered(u64),
     /// Came back; to be sent again before anything newer, not before this monotonic time in milliseconds.
     Returned(u64),
-    /// Could not be dead-lettered.
-    Blocked,
+    /// Could not be dead-lettered, for this reason.
+    Blocked(Code),
 }
 
 /// A reader.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// Its own key.
-    pub key: ReaderKey,
     /// The channel.
     pub store: StoreKey,
     /// Whose it is.
@@ -70,7 +74,9 @@ pub(crate) struct Reader {
     /// How far it has looked.
     pub position: Position,
     /// What it looked at and still owes.
-    pub owed: BTreeMap<EventId, Owed>,
+    owed: BTreeMap<EventId, Owed>,
+    /// Those of it that came back.
+    returned: BTreeSet<EventId>,
     /// What its present consumer's own filter passed over: owed to the next consumer (T5).
     pub passed: RangeSet,
     /// Finished above the lowest owed event.
@@ -81,14 +87,15 @@ pub(crate) struct Reader {
     pub taker: Option<TakerKey>,
     /// Its entry in the channel's list of lowest needs, if it has one.
     pub listed: Option<EventId>,
+    /// A standby join's: it needs nothing while its primary does.
+    pub parked: bool,
 }
 
 impl Reader {
     /// A reader that begins at `position`.
     #[must_use]
-    pub(crate) fn new(key: ReaderKey, store: StoreKey, who: Who, position: Position) -> Self {
+    pub(crate) const fn new(store: StoreKey, who: Who, position: Position) -> Self {
         Self {
-            key,
             store,
             who,
             filter: None,
@@ -96,17 +103,52 @@ impl Reader {
             begin: 0,
             position,
             owed: BTreeMap::new(),
-            passed: RangeSet::default(),
-            done: RangeSet::default(),
+            returned: BTreeSet::new(),
+            passed: RangeSet::new(),
+            done: RangeSet::new(),
             attempts: BTreeMap::new(),
             taker: None,
             listed: None,
+            parked: false,
+        }
+    }
+
+    /// What it looked at and still owes, ascending.
+    pub(crate) const fn owed(&self) -> &BTreeMap<EventId, Owed> {
+        &self.owed
+    }
+
+    /// Says what became of an event that it owes.
+    pub(crate) fn owe(&mut self, id: EventId, owed: Owed) {
+        self.owed.insert(id, owed);
+        if matches!(owed, Owed::Returned(_)) {
+            self.returned.insert(id);
+        } else {
+            self.returned.remove(&id);
+        }
+    }
+
+    /// It owes this event no more.
+    pub(crate) fn forgive(&mut self, id: EventId) {
+        self.owed.remove(&id);
+        self.returned.remove(&id);
+    }
+
+    /// The first event that came back, and the monotonic time in milliseconds before which it is not sent again.
+    pub(crate) fn first_returned(&self) -> Option<(EventId, u64)> {
+        let id = *self.returned.first()?;
+        match self.owed.get(&id) {
+            Some(&Owed::Returned(due)) => Some((id, due)),
+            _ => None,
         }
     }
 
     /// The lowest event that it needs; `None` if it needs nothing that was offered so far.
     #[must_use]
     pub(crate) fn lowest_need(&self) -> Option<EventId> {
+        if self.parked {
+            return None;
+        }
         let owed = self.owed.keys().next().copied();
         let passed = self.passed.iter().next().map(|(first, _)| first);
         let behind = match self.position {
@@ -114,16 +156,6 @@ impl Reader {
             Position::Behind(id) => Some(id),
         };
         [owed, passed, behind].into_iter().flatten().min()
-    }
-
-    /// The first event that came back and may be sent now; `Err` holds the time to wait for.
-    #[must_use]
-    pub(crate) fn first_returned(&self, mono: u64) -> Option<Result<EventId, u64>> {
-        self.owed.iter().find_map(|(&id, owed)| match *owed {
-            Owed::Returned(due) if due <= mono => Some(Ok(id)),
-            Owed::Returned(due) => Some(Err(due)),
-            Owed::Delivered(_) | Owed::Blocked => None,
-        })
     }
 
     /// Deliveries without outcome.
@@ -157,4 +189,24 @@ pub(crate) struct Readers {
     pub filtered: postroad_selector::SelectorIndex<ReaderKey>,
     /// The lowest need of each reader that has one.
     pub needs: BTreeSet<(EventId, ReaderKey)>,
+    /// Those of them that are joins'.
+    pub join_needs: BTreeSet<(EventId, ReaderKey)>,
+    /// How many leave out what their own client published (AM-10).
+    pub no_local: usize,
+    /// Readers whose consumer drains and waits until everything stored was offered.
+    pub draining: BTreeSet<ReaderKey>,
+}
+
+impl Readers {
+    /// Changes the lowest need of a reader.
+    pub(crate) fn list(&mut self, key: ReaderKey, old: Option<EventId>, new: Option<EventId>, is_join: bool) {
+        for needs in [Some(&mut self.needs), is_join.then_some(&mut self.join_needs)].into_iter().flatten() {
+            if let Some(old) = old {
+                needs.remove(&(old, key));
+            }
+            if let Some(new) = new {
+                needs.insert((new, key));
+            }
+        }
+    }
 }

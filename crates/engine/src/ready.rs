@@ -14,10 +14,10 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// How many ids are deliverable.
+    /// Whether nothing is deliverable.
     #[must_use]
-    pub(crate) const fn len(&self) -> u64 {
-        self.len
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Makes an id deliverable.
@@ -47,6 +47,12 @@ impl Ready {
     #[must_use]
     pub(crate) fn first(&self) -> Option<(u8, EventId)> {
         self.after([0; PRIORITIES])
+    }
+
+    /// The oldest deliverable message, whatever its priority.
+    #[must_use]
+    pub(crate) fn oldest(&self) -> Option<EventId> {
+        self.levels.iter().filter_map(|words| next_in(words, 0)).min()
     }
 
     /// The next deliverable message whose id is above `passed` at its priority.
@@ -101,9 +107,10 @@ mod tests {
                     prop_assert_eq!(ready.remove(priority, id), model.remove(&(Reverse(priority), id)));
                 }
             }
-            prop_assert_eq!(ready.len(), model.len() as u64);
+            prop_assert_eq!(ready.len, model.len() as u64);
             let expected = model.first().map(|&(Reverse(p), id)| (p, id));
             prop_assert_eq!(ready.first(), expected);
+            prop_assert_eq!(ready.oldest(), model.iter().map(|&(_, id)| id).min());
             let beyond = model.iter().find(|&&(_, id)| id > passed).map(|&(Reverse(p), id)| (p, id));
             prop_assert_eq!(ready.after([passed; PRIORITIES]), beyond);
         }

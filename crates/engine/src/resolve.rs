@@ -29,6 +29,10 @@ impl Engine {
         {
             return Err(elsewhere(broker, address, intent));
         }
+        if address.object.is_some() {
+            // Only channels have named objects, whatever capability the client wrote (AM-17).
+            return self.resolve_channel(&normalise_channel_name(&address.name), intent);
+        }
         match address.kind {
             Some(Kind::Queue) => self.resolve_queue(&address.name),
             Some(Kind::Channel) => self.resolve_channel(&normalise_channel_name(&address.name), intent),
@@ -57,6 +61,7 @@ impl Engine {
         let wanted = self.settings.auto_create_queues.iter().any(|p| queue_pattern_matches(p, name));
         if wanted && !name.starts_with('$') {
             check_queue_name(name)?;
+            self.check_disk(name)?;
             let definition = StoreDefinition::Queue(QueueSettings::default());
             return Ok(self.create_store(name, definition, MadeBy::FirstUse, true));
         }
@@ -80,6 +85,7 @@ impl Engine {
         let wanted = self.settings.auto_create_channels.iter().any(|p| topic_pattern_matches(p, name));
         if wanted {
             check_channel_name(name)?;
+            self.check_disk(name)?;
             // Made by first use it keeps only what somebody waits for, so that nothing piles up unseen (U-10).
             let settings = ChannelSettings { retention: Retention::Interest, ..ChannelSettings::default() };
             return Ok(self.create_store(name, StoreDefinition::Channel(settings), MadeBy::FirstUse, true));
@@ -102,7 +108,7 @@ impl Engine {
         let uid = self.new_uid();
         let record = Record::StoreCreated { store, uid, name: name.to_owned(), definition, made_by };
         self.record(record, durable);
-        self.join_destination_appeared(store);
+        self.join_destination_appeared();
         store
     }
 

@@ -2,23 +2,28 @@
 
 use crate::dead_letter::Cause;
 use crate::engine::{Engine, Task};
-use crate::log::Hold;
+use crate::log::{Entry, Hold};
+use crate::ranges::push_id;
+use crate::reader::ReaderKey;
 use crate::store::Store;
-use postroad_model::id::{EventId, StoreKey};
+use postroad_model::id::{EventId, StoreKey, WallMs};
 use postroad_model::refusal::{Code, Refusal};
-use postroad_record::{Record, Removal};
+use postroad_record::{IdRange, Record, Removal};
 
 /// Events that one task of expiry removes at most.
 const EXPIRED_PER_TASK: usize = 256;
 
 impl Engine {
-    /// Whether one more event fits into the store. Without `honour_capacity` the oldest event makes room.
+    /// Whether one more event fits into the store; `durable` if it is to be on disk. Without `honour_capacity` the
+    /// oldest event makes room.
     ///
     /// # Errors
-    /// `STORE_FULL`, for a queue `QUEUE_FULL`; `JOIN_SPOOL_FULL` where evicting would overfill what joins still need.
-    pub(crate) fn make_room(&mut self, key: StoreKey) -> Result<(), Refusal> {
+    /// `STORE_FULL`, for a queue `QUEUE_FULL`; `JOIN_SPOOL_FULL` where joins hold as much as they may; `DISK_FULL`.
+    pub(crate) fn make_room(&mut self, key: StoreKey, durable: bool) -> Result<(), Refusal> {
         let Some(store) = self.store(key) else { return Ok(()) };
-        self.check_disk(store)?;
+        if durable {
+            self.check_disk(&store.name)?;
+        }
         self.check_spool(store)?;
         if !is_full(store) {
             return Ok(());
@@ -37,34 +42,32 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses while the disk has no room; a temporary queue needs none.
-    fn check_disk(&self, store: &Store) -> Result<(), Refusal> {
-        if !self.disk_full || store.owner.is_some() {
+    /// Refuses what adds to the disk while that has no room.
+    pub(crate) fn check_disk(&self, name: &str) -> Result<(), Refusal> {
+        if !self.disk_full {
             return Ok(());
         }
         let text = "the disk of this broker is full: make room; consumers can go on";
-        Err(Refusal::new(Code::DiskFull, store.name.to_string(), text))
+        Err(Refusal::new(Code::DiskFull, name, text))
     }
 
-    /// Refuses where the events held for joins have reached their limit (FWD-2).
+    /// Refuses where what is held for joins has reached its limit (FWD-2).
     fn check_spool(&self, store: &Store) -> Result<(), Refusal> {
-        let events = store.spool.len() as u64;
-        if events < self.settings.spool_max_events {
+        let events = (store.spool.len() + store.arrivals.len()) as u64;
+        if events < self.settings.spool_max_events && store.held_bytes < self.settings.spool_max_bytes {
             return Ok(());
         }
         let name = store.name.to_string();
-        let text =
-            format!("{events} events of '{name}' wait for its joins, the limit: unblock or delete the join");
+        let text = format!("{events} events of '{name}' wait for its joins, the limit: unblock or delete the join");
         Err(Refusal::new(Code::JoinSpoolFull, name, text))
     }
 
     fn evict_oldest(&mut self, key: StoreKey) -> bool {
         let Some(store) = self.store(key) else { return false };
-        // What a consumer of a queue holds is not taken from under it.
-        let oldest = store.log.iter().find(|e| e.hold != Hold::Delivered).cloned();
-        let Some(entry) = oldest else { return false };
+        let Some(entry) = oldest_free(store).cloned() else { return false };
         let id = entry.event.id;
-        let durable = store.keeps_on_disk(entry.event.durable);
+        self.offer_up_to(key, id);
+        let Some(store) = self.store(key) else { return false };
         let cause = Cause {
             code: Code::StoreFull,
             text: "evicted because the store was full".into(),
@@ -74,17 +77,76 @@ impl Engine {
         self.note_skipped(key, id);
         self.to_dead_event_store(key, &entry, &cause);
         self.count(key, |c| c.evicted_total += 1);
-        self.record(Record::Removed { store: key, ids: vec![(id, id)], why: Removal::Evicted }, durable);
+        self.take_out(key, &[id], Removal::Evicted);
         true
+    }
+
+    /// Takes events out of a store: in records of their own those that are on disk, and those that joins still need.
+    pub(crate) fn take_out(&mut self, key: StoreKey, ids: &[EventId], why: Removal) {
+        let may_keep = matches!(why, Removal::Evicted | Removal::Replaced);
+        if may_keep && let Some(&last) = ids.last() {
+            self.offer_up_to(key, last);
+        }
+        let Some(store) = self.store(key) else { return };
+        let mut lists: [Vec<IdRange>; 4] = Default::default();
+        for &id in ids {
+            let Some(entry) = store.log.get(id) else { continue };
+            let kept = may_keep && store.is_needed_by_joins(id);
+            push_id(&mut lists[usize::from(entry.on_disk) * 2 + usize::from(kept)], id);
+        }
+        for (at, ids) in lists.into_iter().enumerate().filter(|(_, ids)| !ids.is_empty()) {
+            let (on_disk, kept) = (at / 2 == 1, at % 2 == 1);
+            self.record(Record::Removed { store: key, ids, why, kept }, on_disk);
+        }
+        if !matches!(why, Removal::Unneeded | Removal::Consumed) {
+            self.move_on(key, ids);
+        }
+        self.room_in(key);
+    }
+
+    /// What makes room for others has been offered before, or a burst would pass by readers that keep up.
+    fn offer_up_to(&mut self, key: StoreKey, last: EventId) {
+        while self.store(key).and_then(Store::channel).is_some_and(|channel| channel.offered < last) {
+            if !self.fan_out(key) {
+                return;
+            }
+        }
+    }
+
+    /// Readers that stood at an event that is gone look for the next one, so that they hold nothing that they do not
+    /// want (EX-6).
+    fn move_on(&mut self, key: StoreKey, ids: &[EventId]) {
+        let Some(channel) = self.store(key).and_then(Store::channel) else { return };
+        let waiting: Vec<ReaderKey> = ids
+            .iter()
+            .flat_map(|&id| channel.readers.needs.range((id, ReaderKey::FIRST)..(id + 1, ReaderKey::FIRST)))
+            .map(|&(_, reader)| reader)
+            .collect();
+        for reader in waiting {
+            self.schedule(Task::Feed(reader));
+        }
+    }
+
+    /// Sees to it that expiry looks at the store at this wall-clock time.
+    pub(crate) fn watch_expiry(&mut self, key: StoreKey, at: WallMs) {
+        let Some(store) = self.store_mut(key) else { return };
+        if store.expiry_timer == 0 || at < store.expiry_timer {
+            store.expiry_timer = at;
+            self.wake_at_wall(at, Task::Expire(key));
+        }
     }
 
     /// Removes events whose time is over; whether there is more to do.
     pub(crate) fn expire(&mut self, key: StoreKey) -> bool {
         for _ in 0..EXPIRED_PER_TASK {
-            let Some(store) = self.store(key) else { return false };
-            let Some((at, id)) = first_to_expire(store) else { return false };
-            if at > self.now.wall {
-                self.wake_at_wall(at, Task::Expire(key));
+            let now = self.now.wall;
+            let Some(store) = self.store_mut(key) else { return false };
+            if store.expiry_timer <= now {
+                store.expiry_timer = 0;
+            }
+            let Some(&(at, id)) = store.expiry.first() else { return false };
+            if at > now {
+                self.watch_expiry(key, at);
                 return false;
             }
             self.expire_one(key, id);
@@ -103,7 +165,6 @@ impl Engine {
     pub(crate) fn expire_one(&mut self, key: StoreKey, id: EventId) {
         let Some(store) = self.store(key) else { return };
         let Some(entry) = store.log.get(id).cloned() else { return };
-        let durable = store.keeps_on_disk(entry.event.durable);
         let cause = Cause {
             code: Code::Expired,
             text: "its time to live was over before it was consumed".into(),
@@ -113,8 +174,7 @@ impl Engine {
         self.note_skipped(key, id);
         self.to_dead_event_store(key, &entry, &cause);
         self.count(key, |c| c.expired_total += 1);
-        self.record(Record::Removed { store: key, ids: vec![(id, id)], why: Removal::Expired }, durable);
-        self.room_in(key);
+        self.take_out(key, &[id], Removal::Expired);
     }
 
     /// Events left the store: what waited for room can go on.
@@ -125,19 +185,6 @@ impl Engine {
             self.schedule(Task::Join(join));
         }
     }
-
-    /// Whether any event from `first` to `last` is on disk.
-    pub(crate) fn any_on_disk(&self, key: StoreKey, first: EventId, last: EventId) -> bool {
-        let Some(store) = self.store(key) else { return false };
-        let mut at = first;
-        while let Some(entry) = store.log.first_from(at).filter(|e| e.event.id <= last) {
-            if store.keeps_on_disk(entry.event.durable) {
-                return true;
-            }
-            at = entry.event.id + 1;
-        }
-        false
-    }
 }
 
 /// Whether the store holds as many events as its capacity allows.
@@ -146,10 +193,15 @@ pub(crate) fn is_full(store: &Store) -> bool {
     capacity > 0 && store.log.len() >= capacity
 }
 
-/// The next event to expire that no consumer of a queue holds (QU-6).
-fn first_to_expire(store: &Store) -> Option<(u64, EventId)> {
-    let held = |id: &EventId| store.log.get(*id).is_some_and(|e| e.hold == Hold::Delivered);
-    store.expiry.iter().find(|(_, id)| !held(id)).copied()
+/// The oldest event that no consumer of a queue holds: what a consumer has is not taken from under it.
+fn oldest_free(store: &Store) -> Option<&Entry> {
+    let Some(queue) = store.queue() else { return store.log.first() };
+    let others = || store.log.iter().find(|e| e.hold != Hold::Delivered);
+    match queue.ready.oldest() {
+        // Delayed and blocked messages are few; only they can be older than the first that is ready.
+        Some(ready) if queue.delayed.is_empty() && queue.blocked.is_empty() => store.log.get(ready),
+        _ => others(),
+    }
 }
 
 /// How a store is named in a dead-letter header.

@@ -38,14 +38,18 @@ pub(crate) struct Store {
     pub log: EventLog,
     /// The id of the next event.
     pub next_id: EventId,
+    /// The id behind the newest event that was ever on disk.
+    pub durable_next: EventId,
     /// Ids below this one may be given in memory (DESIGN 7.4).
     pub reserved_below: EventId,
     /// What it has taken from other stores.
     pub origins: Origins,
     /// On a channel: where the copies of other stores' events lie, to raise their budget (HOP-6).
     pub by_origin: BTreeMap<Origin, EventId>,
-    /// When events leave by time.
+    /// When events leave by time; what a queue's consumers hold is not among them (QU-6).
     pub expiry: BTreeSet<(WallMs, EventId)>,
+    /// The wall-clock time for which expiry has a timer, 0 if it has none.
+    pub expiry_timer: WallMs,
     /// Bytes of the messages stored.
     pub bytes: u64,
     /// Message-ids seen within the window (DUP-11).
@@ -60,12 +64,18 @@ pub(crate) struct Store {
     pub last_after: Step,
     /// Events that left the readable store while a join still needs them (FWD-2).
     pub spool: BTreeMap<EventId, Entry>,
+    /// Bytes of the messages of the spool and of the arrivals.
+    pub held_bytes: u64,
     /// Arrivals that an archive join has not recorded yet (ARC-3).
     pub arrivals: VecDeque<Arrival>,
     /// The number of the next arrival.
     pub next_arrival: u64,
-    /// Joins that read from here.
+    /// Joins that read events from here.
     pub joins_out: BTreeSet<JoinKey>,
+    /// Archive joins that record arrivals from here.
+    pub archives_out: BTreeSet<JoinKey>,
+    /// Joins that are blocked and let the publishers wait (5.2, `on_block`).
+    pub held_up_by: BTreeSet<JoinKey>,
     /// Joins that wait for room here.
     pub waiting: BTreeSet<JoinKey>,
     /// Counters since the start.
@@ -81,6 +91,8 @@ pub(crate) struct Arrival {
     pub event: StoredEvent,
     /// Whether it repeats an event.
     pub duplicate: bool,
+    /// Whether it is on disk.
+    pub on_disk: bool,
 }
 
 /// The two kinds of store.
@@ -123,10 +135,12 @@ impl Store {
             owner: None,
             log: EventLog::default(),
             next_id: first,
+            durable_next: first,
             reserved_below: 0,
             origins: Origins::default(),
             by_origin: BTreeMap::new(),
             expiry: BTreeSet::new(),
+            expiry_timer: 0,
             bytes: 0,
             message_ids: MessageIds::default(),
             keyed: BTreeMap::new(),
@@ -134,9 +148,12 @@ impl Store {
             sent_before_start: 0,
             last_after: Step(0),
             spool: BTreeMap::new(),
+            held_bytes: 0,
             arrivals: VecDeque::new(),
             next_arrival: 1,
             joins_out: BTreeSet::new(),
+            archives_out: BTreeSet::new(),
+            held_up_by: BTreeSet::new(),
             waiting: BTreeSet::new(),
             counters: StoreCounters::default(),
         }
@@ -199,6 +216,31 @@ impl Store {
         Origin { store, event: event.id }
     }
 
+    /// An unused store is to number its events from here.
+    pub(crate) fn begin_at(&mut self, first: EventId) {
+        let first = first.max(1);
+        self.next_id = first;
+        self.durable_next = first;
+        if let Some(identity) = self.identities.first_mut() {
+            identity.0 = first;
+        }
+        if let Kind::Channel(channel) = &mut self.kind {
+            channel.offered = first - 1;
+        }
+    }
+
+    /// The first id that is not given again after a restart.
+    #[must_use]
+    pub(crate) fn horizon(&self) -> EventId {
+        self.durable_next.max(self.reserved_below)
+    }
+
+    /// Whether what it takes from other stores is remembered on disk (DUP-5).
+    #[must_use]
+    pub(crate) fn remembers_on_disk(&self) -> bool {
+        self.owner.is_none() && self.store_type() != StoreType::Transient
+    }
+
     /// Whether an event with this wish of its sender is kept on disk here (5.1, `type`).
     #[must_use]
     pub(crate) fn keeps_on_disk(&self, durable: bool) -> bool {
@@ -248,6 +290,17 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Where events removed before consumption go.
+    #[must_use]
+    pub(crate) fn dead_event_store(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Queue(queue) => queue.settings.dead_event_store.as_deref(),
+            Kind::Channel(channel) => channel.settings.dead_event_store.as_deref(),
+        }
+    }
+}
+
 macro_rules! either {
     ($($(#[$doc:meta])* $name:ident : $type:ty = $field:ident;)*) => {
         impl Store {
@@ -274,8 +327,6 @@ either! {
     capacity: u32 = capacity;
     /// Full: refuse (true) or evict (false).
     honour_capacity: bool = honour_capacity;
-    /// Where events removed before consumption go.
-    dead_event_store: Option<String> = dead_event_store;
     /// The duplicate window.
     dedupe: DedupeSettings = dedupe;
     /// Whether a repeated message-id is a duplicate.

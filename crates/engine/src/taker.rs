@@ -15,10 +15,12 @@ pub(crate) enum Source {
     Queue,
     /// A reader of a channel: a volatile subscription or a named object.
     Reader(ReaderKey),
-    /// Looks at a queue as it was when it attached, without taking.
+    /// Looks at a queue as it was when it attached, without taking: once over it for each priority, highest first.
     Browser {
-        /// The next id to look at, by priority.
-        passed: [EventId; PRIORITIES],
+        /// The priority that it looks for.
+        level: u8,
+        /// At that priority it has looked at everything up to this id.
+        passed: EventId,
         /// The newest message when it attached.
         up_to: EventId,
     },
@@ -102,6 +104,13 @@ impl Taker {
         self.filter.is_some() || !self.refused.is_empty()
     }
 
+    /// A message came back: it may match after all, or be lower than what was looked at.
+    pub(crate) fn look_again(&mut self, level: u8, id: EventId) {
+        if let Some(scanned) = self.scanned.get_mut(usize::from(level)) {
+            *scanned = (*scanned).min(id - 1);
+        }
+    }
+
     /// Notes a delivery and gives its dense number.
     pub(crate) fn note_sent(&mut self, event: EventId) -> u64 {
         let tag = self.sent;
@@ -144,12 +153,6 @@ impl Taker {
     pub(crate) fn close_all(&mut self) -> Vec<(u64, EventId)> {
         self.close_range(0, u64::MAX)
     }
-
-    /// Deliveries without outcome.
-    #[must_use]
-    pub(crate) const fn open_count(&self) -> u64 {
-        self.open_count
-    }
 }
 
 #[cfg(test)]
@@ -169,7 +172,7 @@ mod tests {
         }
         assert_eq!(taker.close_range(1, 2), [(1, 11), (2, 12)]);
         assert_eq!(taker.close_range(0, 2), [(0, 10)]);
-        assert_eq!(taker.open_count(), 2);
+        assert_eq!(taker.open_count, 2);
         assert_eq!(taker.close_all(), [(3, 13), (4, 14)]);
         assert_eq!(taker.close_range(0, u64::MAX), []);
         assert_eq!(taker.note_sent(20), 5);

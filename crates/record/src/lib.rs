@@ -12,9 +12,11 @@
 
 mod codec;
 mod event;
+mod origins;
 
 pub use codec::{DecodeError, append, decode_step};
 pub use event::{DeadLetter, Extra, StoredEvent};
+pub use origins::{IdBlock, Ids, KnownOrigins};
 
 use bytes::Bytes;
 use postroad_model::id::{BodyId, EventId, JoinKey, ObjectKey, Origin, StoreKey, StoreUid, WallMs};
@@ -124,6 +126,8 @@ pub enum Record {
         store: StoreKey,
         /// The new identity.
         uid: StoreUid,
+        /// The first event id that is given under it.
+        from: EventId,
     },
     /// Event ids below this one are given in memory and never again after a restart (DESIGN 7.4).
     IdsReserved {
@@ -156,6 +160,8 @@ pub enum Record {
         ids: Vec<IdRange>,
         /// Why.
         why: Removal,
+        /// Joins of the store still need them: they leave what can be read, not the disk (FWD-2).
+        kept: bool,
     },
     /// A delivery attempt failed.
     Attempted {
@@ -296,6 +302,26 @@ pub enum Record {
         /// What.
         origin: Origin,
         /// When, for the age of the window.
+        at: WallMs,
+    },
+    /// Everything that a store has taken of one origin store (DUP-4); in checkpoints.
+    OriginsKnown {
+        /// By which store.
+        store: StoreKey,
+        /// Of which origin store.
+        origin: StoreUid,
+        /// What.
+        known: KnownOrigins,
+    },
+    /// A message-id was seen by a store that recognises repeated ones (DUP-11); in checkpoints.
+    MessageIdSeen {
+        /// By which store.
+        store: StoreKey,
+        /// The message-id as text.
+        message_id: String,
+        /// The event that it became.
+        event: EventId,
+        /// When.
         at: WallMs,
     },
 }

@@ -1,7 +1,7 @@
 //! Joins for operators (JOIN-2 to JOIN-9, FIL-4, DEL-1, DEL-2).
 
 use super::maker;
-use crate::admin::{JoinView, Response};
+use crate::admin::{JoinCounters, JoinView, Response};
 use crate::consumer::parse_selector;
 use crate::engine::Engine;
 use crate::join::Join;
@@ -12,7 +12,7 @@ use postroad_model::address::Address;
 use postroad_model::id::{JoinKey, StoreKey};
 use postroad_model::name::{check_object_name, normalise_channel_name, shorten};
 use postroad_model::refusal::{Code, Refusal};
-use postroad_model::settings::{JoinSettings, Start};
+use postroad_model::settings::{JoinRole, JoinSettings, Start};
 use postroad_record::Record;
 
 impl Engine {
@@ -32,6 +32,8 @@ impl Engine {
         }
         let name = name.unwrap_or_else(|| self.free_join_name(&settings));
         check_object_name(&name)?;
+        check_role(&name, &settings)?;
+        self.check_disk(&name)?;
         if self.join_names.contains_key(&name) {
             let text = format!("join '{name}' exists with another source or destination");
             return Err(Refusal::new(Code::JoinExists, name, text));
@@ -150,7 +152,7 @@ impl Engine {
         }
     }
 
-    fn join_key(&self, name: &str) -> Result<JoinKey, Refusal> {
+    pub(super) fn join_key(&self, name: &str) -> Result<JoinKey, Refusal> {
         self.join_names.get(name).copied().ok_or_else(|| {
             let text = format!("there is no join '{}' on broker {}", shorten(name), self.settings.name);
             Refusal::new(Code::JoinNotFound, shorten(name), text)
@@ -166,26 +168,42 @@ impl Engine {
             || held.archive != settings.archive
             || held.via != settings.via;
         if moved {
-            let text =
-                format!("source, destination, via and archive of join '{name}' can't change: make another");
+            let text = format!("source, destination, via and archive of join '{name}' can't change: make another");
             return Err(Refusal::new(Code::JoinExists, name, text));
         }
+        settings.start = held.start;
+        check_role(name, &settings)?;
         let filter = parse_selector(settings.filter.as_deref())?;
         settings.filter = filter.map(|filter| filter.source().to_owned());
-        settings.start = held.start;
-        let filter_from = self.store(join.source).map_or(0, Store::last_id);
-        self.record(Record::JoinAltered { join: key, settings, filter_from }, true);
+        self.record_altered(key, settings);
         self.join_response(key, false)
+    }
+
+    /// Records new settings of a join, and before a new filter how far the old one was used (FIL-4).
+    fn record_altered(&mut self, join: JoinKey, settings: JoinSettings) {
+        let Some(state) = self.joins.get(&join) else { return };
+        let Some(source) = self.store(state.source) else { return };
+        let (settled, filter_from) = if settings.archive {
+            (state.passed, source.last_arrival())
+        } else {
+            (self.join_position(join).saturating_sub(1), source.last_id())
+        };
+        if state.settings.filter != settings.filter && settled > state.cursor {
+            self.record(Record::JoinMoved { join, cursor: settled }, true);
+        }
+        self.record(Record::JoinAltered { join, settings, filter_from }, true);
     }
 
     pub(super) fn enable_join(&mut self, name: &str, enabled: bool) -> Result<Response, Refusal> {
         let key = self.join_key(name)?;
-        let Some(join) = self.joins.get(&key) else { return self.join_response(key, false) };
+        let Some(join) = self.joins.get_mut(&key) else { return self.join_response(key, false) };
         if join.settings.enabled != enabled {
             let settings = JoinSettings { enabled, ..join.settings.clone() };
-            let filter_from = self.store(join.source).map_or(0, Store::last_id);
-            self.record(Record::JoinAltered { join: key, settings, filter_from }, true);
-            while enabled && self.run_join(key) {}
+            if enabled {
+                // It runs from now on, though its first turn is still to come.
+                join.stop = None;
+            }
+            self.record_altered(key, settings);
             if !enabled {
                 self.run_join(key);
             }
@@ -205,43 +223,38 @@ impl Engine {
         Ok(Response::Joins { items: keys.filter_map(|&key| self.join_view(key, false)).filter(at).collect() })
     }
 
-    pub(super) fn delete_join(&mut self, name: &str, drain: bool) -> Result<Response, Refusal> {
-        let key = self.join_key(name)?;
+    /// Deletes a join at once, or (`None`) once it has forwarded what waits.
+    pub(super) fn delete_join(&mut self, reply: u64, name: &str, drain: bool) -> Option<Result<Response, Refusal>> {
+        let key = match self.join_key(name) {
+            Ok(key) => key,
+            Err(refusal) => return Some(Err(refusal)),
+        };
         if drain {
-            self.drain_join(key, name)?;
+            return self.drain_join(key, reply).err().map(Err);
         }
-        let not_forwarded = self.join_backlog(key);
-        self.record(Record::JoinDeleted { join: key }, true);
-        Ok(Response::JoinDeleted { name: name.to_owned(), not_forwarded })
-    }
-
-    /// Forwards what waits, also over a paused join.
-    fn drain_join(&mut self, key: JoinKey, name: &str) -> Result<(), Refusal> {
-        if let Some(join) = self.joins.get_mut(&key) {
-            join.settings.enabled = true;
-        }
-        while self.run_join(key) {}
-        match self.joins.get(&key).and_then(|join| join.stop) {
-            None => Ok(()),
-            Some(stop) => {
-                let (state, reason) = stop.texts();
-                let waiting = self.join_backlog(key);
-                let text =
-                    format!("join '{name}' is {state} ({reason}) and can't forward the {waiting} that wait");
-                Err(Refusal::new(Code::IllegalState, name, text))
-            }
-        }
+        let not_forwarded = self.delete_join_now(key);
+        Some(Ok(Response::JoinDeleted { name: name.to_owned(), not_forwarded }))
     }
 
     /// Source events, or arrivals, that the join has not forwarded and would.
-    fn join_backlog(&self, key: JoinKey) -> u64 {
+    pub(crate) fn join_backlog(&self, key: JoinKey) -> u64 {
         let Some(join) = self.joins.get(&key) else { return 0 };
-        if join.settings.archive {
-            let arrivals = self.store(join.source).map(|s| &s.arrivals);
-            return arrivals.map_or(0, |a| a.iter().filter(|a| a.number > join.cursor).count() as u64);
-        }
-        let spooled = self.store(join.source).map_or(0, |s| s.spool.range(join.cursor + 1..).count());
-        self.backlog(join.reader) + spooled as u64
+        let Some(store) = self.store(join.source) else { return 0 };
+        let count = if join.settings.archive {
+            let ahead = store.arrivals.iter().filter(|arrival| arrival.number > join.passed);
+            ahead.filter(|arrival| self.passes_filter(key, arrival.number, &arrival.event)).count()
+        } else {
+            let at = self.join_position(key);
+            let mut next = store.log.first_from(at);
+            let stored = std::iter::from_fn(|| {
+                let entry = next?;
+                next = store.log.first_from(entry.event.id + 1);
+                Some(entry)
+            });
+            let spooled = store.spool.range(at..).map(|(_, entry)| entry);
+            stored.chain(spooled).filter(|entry| self.passes_filter(key, entry.event.id, &entry.event)).count()
+        };
+        count as u64
     }
 
     fn join_response(&self, key: JoinKey, created: bool) -> Result<Response, Refusal> {
@@ -271,7 +284,25 @@ impl Engine {
             reason: reason.to_owned(),
             cursor,
             lag_events: last.saturating_sub(cursor),
-            counters: join.counters.clone(),
+            counters: self.join_counters(join),
         })
     }
+
+    /// The counters of a join, with what its filter kept back at the tail since it stood there.
+    fn join_counters(&self, join: &Join) -> JoinCounters {
+        let mut counters = join.counters.clone();
+        let at_tail = self.readers.get(join.reader).is_some_and(|reader| reader.position == Position::Tail);
+        if let Some(channel) = self.store(join.source).and_then(Store::channel).filter(|_| at_tail) {
+            counters.filtered_total += channel.offers.saturating_sub(join.offers_seen);
+        }
+        counters
+    }
+}
+
+fn check_role(name: &str, settings: &JoinSettings) -> Result<(), Refusal> {
+    if settings.role == JoinRole::Standby && (settings.archive || settings.standby_for.is_none()) {
+        let text = format!("join '{name}' can't be a standby: it must name another join in standby_for, and no archive");
+        return Err(Refusal::new(Code::BadValue, name, text));
+    }
+    Ok(())
 }

@@ -12,8 +12,15 @@ use postroad_model::refusal::Refusal;
 use postroad_record::MadeBy;
 
 impl Engine {
-    /// Carries out one request.
-    pub(crate) fn administer(&mut self, request: Request) -> Result<Response, Refusal> {
+    /// Carries out one request; `None` if it is answered later.
+    pub(crate) fn administer(&mut self, reply: u64, request: Request) -> Option<Result<Response, Refusal>> {
+        match request {
+            Request::DeleteJoin { name, drain } => self.delete_join(reply, &name, drain),
+            other => Some(self.carry_out(other)),
+        }
+    }
+
+    fn carry_out(&mut self, request: Request) -> Result<Response, Refusal> {
         match request {
             Request::PutChannel { name, settings, configured } => {
                 self.put_channel(&name, settings, configured)
@@ -48,7 +55,10 @@ impl Engine {
             Request::AlterJoin { name, settings } => self.alter_join(&name, settings),
             Request::ShowJoin { name } => self.show_join(&name),
             Request::ListJoins { store } => self.list_joins(store.as_deref()),
-            Request::DeleteJoin { name, drain } => self.delete_join(&name, drain),
+            Request::DeleteJoin { name, .. } => {
+                let not_forwarded = self.delete_join_now(self.join_key(&name)?);
+                Ok(Response::JoinDeleted { name, not_forwarded })
+            }
             Request::EnableJoin { name, enabled } => self.enable_join(&name, enabled),
             Request::Status => Ok(Response::Status(Box::new(self.status()))),
         }

@@ -31,6 +31,7 @@ impl Engine {
         if let Some(key) = self.find_object(store, &Owner::Native, name) {
             return self.created_again(key, name, &settings);
         }
+        self.check_disk(name)?;
         let key = self
             .create_object(store, Owner::Native, name, settings, maker(configured))
             .ok_or_else(|| Refusal::new(Code::IllegalState, channel, "the channel is gone"))?;
@@ -124,8 +125,8 @@ impl Engine {
         };
         if let Some(state) = self.readers.get_mut(reader) {
             for id in &owed {
-                state.owed.remove(id);
-                state.attempts.remove(id);
+                state.forgive(*id);
+                state.passed.remove(*id, *id);
                 state.done.insert(*id, *id);
             }
         }
@@ -147,7 +148,7 @@ impl Engine {
         let Some(object) = self.objects.get(&key) else { return Ok(Response::Events { items: Vec::new() }) };
         let Some(store) = self.store(object.store) else { return Ok(Response::Events { items: Vec::new() }) };
         let reader = self.readers.get(object.reader);
-        let held = |id: &EventId| reader.is_some_and(|r| matches!(r.owed.get(id), Some(Owed::Delivered(_))));
+        let held = |id: &EventId| reader.is_some_and(|r| matches!(r.owed().get(id), Some(Owed::Delivered(_))));
         let entries = ids.iter().filter_map(|id| Some((store.log.get(*id)?, held(id))));
         Ok(Response::Events {
             items: entries.map(|(entry, held)| self.event_view(store, entry, held)).collect(),
@@ -172,13 +173,7 @@ impl Engine {
         while let Some(entry) = store.log.first_from(at).filter(|e| e.event.id <= to && ids.len() < limit) {
             let id = entry.event.id;
             at = id + 1;
-            let looked_at = match reader.position {
-                crate::reader::Position::Tail => true,
-                crate::reader::Position::Behind(at) => id < at,
-            };
-            let known = reader.owed.contains_key(&id) || reader.passed.contains(id);
-            let owed =
-                known || (!looked_at && !reader.done.contains(id) && self.reader_matches(object.reader, id));
+            let owed = self.reader_owes(object.reader, id);
             if owed && self.event_matches(&filter, entry) {
                 ids.push(id);
             }

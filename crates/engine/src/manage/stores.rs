@@ -2,18 +2,19 @@
 
 use super::maker;
 use crate::admin::{Response, Selection, StoreKind};
+use crate::apply::first_id;
 use crate::consumer::parse_selector;
 use crate::engine::{Engine, Task};
 use crate::log::Hold;
-use crate::ranges::push_id;
 use crate::store::Store;
 use crate::view::View;
 use postroad_model::id::{EventId, JoinKey, Origin, StoreKey};
 use postroad_model::name::{check_channel_name, check_queue_name, normalise_channel_name};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::{ChannelSettings, QueueSettings, StoreType};
-use postroad_record::{IdRange, Record, Removal, StoreDefinition};
+use postroad_record::{Record, Removal, StoreDefinition};
 use postroad_selector::Selector;
+use std::collections::BTreeSet;
 
 /// Largest capacity (5.1).
 const MAX_CAPACITY: u32 = 2_147_483_646;
@@ -63,6 +64,7 @@ impl Engine {
     ) -> Result<Response, Refusal> {
         let made_by = maker(configured);
         let Some(key) = key else {
+            self.check_disk(name)?;
             let key = self.create_store(name, definition, made_by, true);
             return self.store_response(key, true);
         };
@@ -81,22 +83,13 @@ impl Engine {
 
     /// New settings of a store act at once on what waits for it.
     fn reconsider(&mut self, key: StoreKey) {
-        self.rebuild_expiry(key);
         self.room_in(key);
         let is_queue = self.store(key).is_some_and(Store::is_queue);
+        if is_queue {
+            self.look_again_everywhere(key);
+        }
         self.schedule(if is_queue { Task::Dispatch(key) } else { Task::Trim(key) });
         self.schedule(Task::Expire(key));
-    }
-
-    fn rebuild_expiry(&mut self, key: StoreKey) {
-        let Some(store) = self.store_mut(key) else { return };
-        let leaves: Vec<(u64, EventId)> = store
-            .log
-            .iter()
-            .map(|e| (store.leaves_at(&e.event), e.event.id))
-            .filter(|&(at, _)| at != 0)
-            .collect();
-        store.expiry = leaves.into_iter().collect();
     }
 
     pub(super) fn store_key(&self, kind: StoreKind, name: &str) -> Result<StoreKey, Refusal> {
@@ -155,7 +148,7 @@ impl Engine {
             return Err(Refusal::new(Code::StoreInUse, name, text));
         }
         for join in joins {
-            self.record(Record::JoinDeleted { join }, true);
+            self.delete_join_now(join);
         }
         let name = self.store(key).map_or_else(String::new, |s| s.name.to_string());
         self.delete_store_now(key);
@@ -179,11 +172,11 @@ impl Engine {
         let key = self.store_key(kind, name)?;
         let ids = self.select(key, selection)?;
         let origins = self.origins_to_propagate(key, &ids);
-        let purged = self.purge_ids(key, &ids);
+        self.take_out(key, &ids, Removal::Purged);
         for (join, origins) in origins {
             self.purge_copies(join, &origins);
         }
-        Ok(Response::Purged { purged })
+        Ok(Response::Purged { purged: ids.len() as u64 })
     }
 
     /// The ids of a store that a selection means, ascending. What a queue's consumers hold is not among them.
@@ -209,21 +202,8 @@ impl Engine {
         message.is_some_and(|message| filter.matches(&View { message, event: &entry.event }))
     }
 
-    fn purge_ids(&mut self, key: StoreKey, ids: &[EventId]) -> u64 {
-        let mut ranges: Vec<IdRange> = Vec::new();
-        for &id in ids {
-            push_id(&mut ranges, id);
-        }
-        if let (Some(&first), Some(&last)) = (ids.first(), ids.last()) {
-            let durable = self.any_on_disk(key, first, last);
-            self.record(Record::Removed { store: key, ids: ranges, why: Removal::Purged }, durable);
-            self.room_in(key);
-        }
-        ids.len() as u64
-    }
-
     /// For each join that repeats purges: the identities that were purged (FWD-3).
-    fn origins_to_propagate(&self, key: StoreKey, ids: &[EventId]) -> Vec<(JoinKey, Vec<Origin>)> {
+    fn origins_to_propagate(&self, key: StoreKey, ids: &[EventId]) -> Vec<(JoinKey, BTreeSet<Origin>)> {
         let Some(store) = self.store(key) else { return Vec::new() };
         let joins = store.joins_out.iter().filter_map(|join| self.joins.get(join));
         joins
@@ -236,19 +216,19 @@ impl Engine {
     }
 
     /// Purges the copies that came over a join.
-    fn purge_copies(&mut self, join: JoinKey, origins: &[Origin]) {
+    fn purge_copies(&mut self, join: JoinKey, origins: &BTreeSet<Origin>) {
         let Some(state) = self.joins.get(&join) else { return };
-        let Some(source_uid) = self.store(state.source).map(|s| s.uid) else { return };
+        let Some(source) = self.store(state.source) else { return };
         let Some(target) = self.find_destination(&state.settings) else { return };
         let Some(store) = self.store(target) else { return };
         let came_over = |entry: &&crate::log::Entry| {
             let extra = entry.event.extra.as_ref();
             let last = extra.and_then(|e| e.path.last());
-            last == Some(&source_uid) && origins.contains(&store.origin_of(&entry.event))
+            last.is_some_and(|&uid| source.was_identity(uid)) && origins.contains(&store.origin_of(&entry.event))
         };
         let free = |entry: &&crate::log::Entry| !(store.is_queue() && entry.hold == Hold::Delivered);
         let ids: Vec<EventId> = store.log.iter().filter(free).filter(came_over).map(|e| e.event.id).collect();
-        self.purge_ids(target, &ids);
+        self.take_out(target, &ids, Removal::Purged);
     }
 }
 
@@ -260,13 +240,6 @@ pub(super) fn selection_range(selection: &Selection, name: &str) -> Result<(Even
         return Err(Refusal::new(Code::IllegalState, name, text));
     }
     Ok((from, to.min(EventId::MAX - 1)))
-}
-
-const fn first_id(definition: &StoreDefinition) -> EventId {
-    match definition {
-        StoreDefinition::Channel(settings) => settings.first_event_id,
-        StoreDefinition::Queue(settings) => settings.first_event_id,
-    }
 }
 
 fn check_store(name: &str, capacity: u32, des: Option<&str>, first: EventId) -> Result<(), Refusal> {

@@ -109,7 +109,7 @@ fn an_acknowledgement_finishes_all_below_but_what_was_returned() {
          got A = 1
          ack A 3
          view c::d last_event_id=0
-         stored c = 1 3..6 # by the object's account 2 is finished, 1 is a hole
+         stored c = 1..6
          ack A 1
          view c::d last_event_id=3
          stored c = 4..6"
