@@ -1,0 +1,146 @@
+//! What clients see: a confirmed message is on disk; a delivery is on disk, has the event that it always had, is flagged
+//! if it was there before, never comes after its acknowledgement was confirmed, and comes in order (DESIGN 7.4; AK-10,
+//! CH-3, ORD-1).
+
+use super::Violation;
+use crate::client::{Held, Place};
+use crate::ledger::{Fate, Ledger};
+use crate::messages::{Messages, Received};
+use crate::shadow::{Item, Shadow};
+
+/// How a store is named whose contents may hold one message several times.
+fn may_repeat(name: &str) -> bool {
+    name.starts_with("DLQ") || name.starts_with("grave") || name.starts_with("archive")
+}
+
+/// What identifies a delivery at its place.
+#[must_use]
+pub fn item(place: &Place, held: &Held) -> Option<Item> {
+    match place {
+        Place::Queue(name) if !may_repeat(name) => Some(held.number),
+        Place::Object(..) => held.event,
+        _ => None,
+    }
+}
+
+/// A client was told that its message is taken: it must be in a step that is durable, which are those up to `durable`.
+///
+/// # Errors
+/// The broken promise.
+pub fn check_confirmed(
+    ledger: &Ledger,
+    messages: &Messages,
+    number: u64,
+    store: &str,
+    durable: u64,
+) -> Result<bool, Violation> {
+    let Some(sent) = messages.get(number) else { return Ok(false) };
+    let Some(target) = ledger.named(store) else { return Ok(false) };
+    if !target.keeps_on_disk(sent.durable) || target.keeps_by_interest() || target.altered {
+        return Ok(false);
+    }
+    match target.fates.get(&number) {
+        Some(Fate { stored, .. }) if *stored <= durable => Ok(true),
+        Some(Fate { stored, .. }) => {
+            let text = format!(
+                "message {number} was confirmed by '{store}' in step {stored}, but only {durable} steps are durable"
+            );
+            Err(Violation::new("confirmed is durable", text))
+        }
+        None => {
+            let text = format!("message {number} was confirmed by '{store}' and is not there");
+            Err(Violation::new("nothing lost", text))
+        }
+    }
+}
+
+/// A consumer's acknowledgement was confirmed: the removal must be durable.
+///
+/// # Errors
+/// The broken promise.
+pub fn check_ack_confirmed(
+    ledger: &Ledger,
+    place: &Place,
+    held: &Held,
+    durable: u64,
+) -> Result<(), Violation> {
+    let (Place::Queue(name), Some(_)) = (place, item(place, held)) else { return Ok(()) };
+    let fate = ledger.named(name).and_then(|store| store.fates.get(&held.number));
+    match fate {
+        Some(fate) if fate.removed == 0 || fate.removed > durable => {
+            let text = format!(
+                "the acknowledgement of message {} of '{name}' was confirmed; it was removed in step {}, {durable} are durable",
+                held.number, fate.removed
+            );
+            Err(Violation::new("confirmed is durable", text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A message came to a consumer; notes it.
+///
+/// # Errors
+/// The broken promise.
+pub fn check_delivered(
+    shadow: &mut Shadow,
+    ledger: &Ledger,
+    place: &Place,
+    received: &Received,
+    resent: bool,
+    durable: u64,
+) -> Result<(), Violation> {
+    let held = Held { number: received.number, event: received.event };
+    let (Place::Queue(name) | Place::Browser(name) | Place::Volatile(name) | Place::Object(name, _, _)) =
+        place;
+    let store = ledger.named(name);
+    if let Some(store) = store.filter(|store| store.keeps_on_disk(received.durable)) {
+        let fate = store.fates.get(&received.number);
+        if fate.is_none_or(|fate| fate.stored > durable) && !may_repeat(name) && !resent {
+            let text = format!("message {} came from '{name}' before it was durable", received.number);
+            return Err(Violation::new("delivered is durable", text));
+        }
+    }
+    if let Some(event) = received.event {
+        let known = *shadow.identity.entry((name.clone(), event)).or_insert(received.number);
+        if known != received.number {
+            let text =
+                format!("event {event} of '{name}' was message {known}, and is now {}", received.number);
+            return Err(Violation::new("an event id means one event", text));
+        }
+    }
+    shadow.delivered += 1;
+    shadow.repeated += u64::from(received.delivery_count > 0);
+    match item(place, &held) {
+        Some(item) if !resent => check_repeated(shadow, place, item, received),
+        _ => Ok(()),
+    }
+}
+
+fn check_repeated(
+    shadow: &mut Shadow,
+    place: &Place,
+    item: Item,
+    received: &Received,
+) -> Result<(), Violation> {
+    if shadow.confirmed.get(place).is_some_and(|items| items.contains(&item)) {
+        let text = format!(
+            "message {} of {place:?} came again after its acknowledgement was confirmed",
+            received.number
+        );
+        return Err(Violation::new("confirmed acknowledgements", text));
+    }
+    let seen = shadow.seen.entry(place.clone()).or_default();
+    if let Some(before) = seen.get(&item).filter(|seen| !seen.excused)
+        && received.delivery_count == 0
+    {
+        let text = format!(
+            "message {} of {place:?} came again without a delivery count (it had been returned: {})",
+            received.number, before.returned
+        );
+        return Err(Violation::new("redelivered is flagged", text));
+    }
+    let entry = seen.entry(item).or_default();
+    entry.excused = false;
+    Ok(())
+}

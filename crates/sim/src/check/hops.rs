@@ -1,0 +1,87 @@
+//! Hops and loops: an event never visits a store twice, comes over joins only, and never farther than its budget allows,
+//! by a model that looks at every way (HOP-1, HOP-2, LOOP-2, LOOP-3).
+
+use super::{View, Violation};
+use crate::ledger::{Event, Ledger, Store};
+use postroad_model::id::StoreKey;
+use std::collections::{BTreeMap, BTreeSet};
+
+const RULE: &str = "hops and loops";
+/// Stores that a path remembers at most (LOOP-3).
+const PATH_LENGTH: usize = 32;
+
+/// Checks an event that is about to be stored.
+///
+/// # Errors
+/// The broken promise.
+pub fn check(view: &View<'_>, store: &Store, event: &Event) -> Result<(), Violation> {
+    let Some(extra) = event.stored.extra.as_ref().filter(|e| e.origin.is_some() && e.dead.is_none()) else {
+        return Ok(());
+    };
+    if extra.path.is_empty() {
+        return Ok(());
+    }
+    let number = event.number;
+    let mut visited = BTreeSet::new();
+    for uid in &extra.path {
+        let Some(&key) = view.ledger.of_uid.get(uid) else {
+            return Err(Violation::new(
+                RULE,
+                format!("message {number} came through {uid}, which no store ever was"),
+            ));
+        };
+        if !visited.insert(key) {
+            return Err(Violation::new(RULE, format!("message {number} came twice through store {}", key.0)));
+        }
+    }
+    if !extra.archived && (extra.path.iter().any(|&uid| store.was(uid)) || store.was(event.origin.store)) {
+        let text = format!("message {number} comes back to '{}', where it has been", store.name);
+        return Err(Violation::new(RULE, text));
+    }
+    let Some(&begin) = view.ledger.of_uid.get(&event.origin.store) else {
+        return Err(Violation::new(RULE, format!("message {number} has an origin that no store ever was")));
+    };
+    if extra.path.len() < PATH_LENGTH
+        && extra.path.first().and_then(|uid| view.ledger.of_uid.get(uid)) != Some(&begin)
+    {
+        let text = format!("the path of message {number} does not begin at its origin");
+        return Err(Violation::new(RULE, text));
+    }
+    let most = budgets(view.ledger, begin).get(&store.name).copied();
+    let held = extra.budget.unwrap_or(u8::MAX);
+    match most {
+        Some(most) if held <= most => Ok(()),
+        _ => {
+            let text = format!(
+                "message {number} reaches '{}' with a budget of {held}; over all joins there ever were {most:?} is the most",
+                store.name
+            );
+            Err(Violation::new(RULE, text))
+        }
+    }
+}
+
+/// The largest budget with which an event of `begin` can be at each store, over the joins that there ever were.
+#[must_use]
+pub fn budgets(ledger: &Ledger, begin: StoreKey) -> BTreeMap<String, u8> {
+    let mut best: BTreeMap<String, u8> = BTreeMap::new();
+    loop {
+        let mut changed = false;
+        for ((source, destination), hops) in &ledger.edges {
+            let beyond = if *source == begin {
+                Some(*hops)
+            } else {
+                let at = ledger.stores.get(source).and_then(|s| best.get(&s.name));
+                at.and_then(|budget| budget.checked_sub(1)).map(|left| left.min(*hops))
+            };
+            let Some(beyond) = beyond else { continue };
+            if best.get(destination).is_none_or(|known| *known < beyond) {
+                best.insert(destination.clone(), beyond);
+                changed = true;
+            }
+        }
+        if !changed {
+            return best;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Events of one origin keep their order over one path: what comes from one source store of one origin store arrives in
+//! the order of its event ids (ORD-1, ORD-2).
+
+use super::Violation;
+use crate::ledger::{Event, Store};
+use postroad_model::id::{EventId, StoreKey, StoreUid};
+use std::collections::BTreeMap;
+
+/// The highest origin event so far, for each destination, path and origin.
+#[derive(Debug, Default)]
+pub struct Order {
+    highest: BTreeMap<(StoreKey, Vec<StoreUid>, StoreUid), EventId>,
+    /// Something that lets old events come again is under way: nothing is compared until a join has moved on.
+    relaxed: bool,
+}
+
+impl Order {
+    /// Checks an event that is about to be stored, and notes it.
+    ///
+    /// # Errors
+    /// The broken promise.
+    pub fn check(&mut self, key: StoreKey, event: &Event, store: &Store) -> Result<(), Violation> {
+        let Some(extra) = event.stored.extra.as_ref().filter(|e| e.origin.is_some()) else { return Ok(()) };
+        if event.is_exempt() || self.relaxed {
+            return Ok(());
+        }
+        let place = (key, extra.path.clone(), event.origin.store);
+        let highest = self.highest.entry(place).or_default();
+        if event.origin.event < *highest {
+            let text = format!(
+                "'{}' stores message {} (origin event {}) behind origin event {highest} of the same path",
+                store.name, event.number, event.origin.event
+            );
+            return Err(Violation::new("order of one path", text));
+        }
+        *highest = event.origin.event;
+        Ok(())
+    }
+
+    /// A join began, changed, or offers events again: from here on old events may follow newer ones.
+    pub fn forget(&mut self) {
+        self.highest.clear();
+    }
+
+    /// A join has moved on.
+    pub const fn settle(&mut self) {
+        self.relaxed = false;
+    }
+}

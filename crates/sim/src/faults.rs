@@ -1,0 +1,47 @@
+//! What goes wrong: crashes with torn and lost writes, failing writes and syncs, cut connections, clocks that jump, bits
+//! that flip.
+
+use crate::check::Violation;
+use crate::world::World;
+use postroad_journal::MemFault;
+
+/// Something goes wrong now, or soon.
+///
+/// # Errors
+/// A broken promise.
+pub fn strike(world: &mut World) -> Result<(), Violation> {
+    match world.random.below(12) {
+        0 => world.crash(),
+        1 => world.stop(),
+        2..=4 => {
+            let at = world.random.range(1, 60);
+            world.note(|| format!("the process will die in disk operation {at} from now"));
+            world.disk.inject(MemFault::CrashAt(at));
+            Ok(())
+        }
+        5 => {
+            let at = world.random.range(1, 60);
+            let sync = world.random.one_in(2);
+            world.disk.inject(if sync { MemFault::FailSync(at) } else { MemFault::FailWrite(at) });
+            Ok(())
+        }
+        6 => world.flip(),
+        7 => {
+            jump(world);
+            Ok(())
+        }
+        _ => {
+            let seat = world.random.index(world.seats.len());
+            world.lose(seat);
+            Ok(())
+        }
+    }
+}
+
+/// The wall clock jumps, back or ahead; the other one goes on.
+fn jump(world: &mut World) {
+    let by = world.random.range(1, 20_000);
+    let back = world.random.one_in(2);
+    world.now.wall = if back { world.now.wall.saturating_sub(by) } else { world.now.wall + by };
+    world.note(|| format!("the wall clock jumps {} by {by} ms", if back { "back" } else { "ahead" }));
+}

@@ -1,0 +1,22 @@
+//! Short runs with fixed seeds; long ones are `cargo xtask sim`.
+
+use crate::broker::Sabotage;
+use crate::run::{Plan, run};
+
+const PLAN: Plan = Plan { seed: 1, operations: 400, sabotage: Sabotage::None, calm: false, trace: 60 };
+
+#[test]
+fn no_promise_is_broken() {
+    for seed in 1..=8 {
+        let outcome = run(&Plan { seed, ..PLAN });
+        if let Some((violation, trace)) = outcome.violation {
+            panic!("seed {seed}: {violation}\n{}", trace.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let plan = Plan { seed: 99, ..PLAN };
+    assert_eq!(run(&plan).digest, run(&plan).digest);
+}
