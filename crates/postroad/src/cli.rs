@@ -118,7 +118,12 @@ fn completions(shell: Shell) -> Outcome {
 fn start_logging(config: Option<&Path>) {
     let filter = EnvFilter::try_from_env("POSTROAD_LOG").unwrap_or_else(|_| EnvFilter::new(level(config)));
     let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).compact().init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .compact()
+        .init();
 }
 
 /// The level of the configuration. A file that can't be read says so when the broker starts, not here.

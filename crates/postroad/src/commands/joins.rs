@@ -116,7 +116,7 @@ struct Settings {
     #[arg(long, value_name = "BOOL")]
     split_horizon: Option<bool>,
     /// While the destination is full: hold events, or let publishers wait too
-    #[arg(long, value_parser = ["hold", "backpressure"])]
+    #[arg(long, value_name = "POLICY", value_parser = ["hold", "backpressure"])]
     on_block: Option<String>,
 }
 

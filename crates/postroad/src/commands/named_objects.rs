@@ -105,7 +105,7 @@ struct Creation {
 #[derive(Debug, Args, Serialize)]
 struct Settings {
     /// How consumers share it
-    #[arg(long = "type", value_parser = ["exclusive", "shared", "serial", "priority"])]
+    #[arg(long = "type", value_name = "TYPE", value_parser = ["exclusive", "shared", "serial", "priority"])]
     #[serde(rename = "type")]
     object_type: Option<String>,
     /// Only events that match
@@ -115,10 +115,10 @@ struct Settings {
     #[arg(long, value_parser = ["local", "cluster"])]
     scope: Option<String>,
     /// What an acknowledgement finishes: every lower event too, or the one alone
-    #[arg(long, value_parser = ["cumulative", "individual"])]
+    #[arg(long, value_name = "POLICY", value_parser = ["cumulative", "individual"])]
     ack_policy: Option<String>,
     /// What a second consumer meets
-    #[arg(long, value_parser = ["refuse", "steal"])]
+    #[arg(long, value_name = "POLICY", value_parser = ["refuse", "steal"])]
     consumer_takeover: Option<String>,
 }
 

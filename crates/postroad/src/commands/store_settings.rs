@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 #[command(next_help_heading = "Settings")]
 pub(crate) struct StoreSettings {
     /// How events are kept
-    #[arg(long = "type", value_parser = ["persistent", "reliable", "mixed", "transient"])]
+    #[arg(long = "type", value_name = "TYPE", value_parser = ["persistent", "reliable", "mixed", "transient"])]
     #[serde(rename = "type")]
     store_type: Option<String>,
     /// How long an event stays at most; 0 for ever
@@ -30,7 +30,7 @@ pub(crate) struct StoreSettings {
     #[arg(long, value_name = "ID")]
     first_event_id: Option<u64>,
     /// Whether a repeated message-id is a duplicate
-    #[arg(long, value_parser = ["off", "message-id"])]
+    #[arg(long, value_name = "MODE", value_parser = ["off", "message-id"])]
     publisher_dedupe: Option<String>,
     /// How long a message-id is remembered
     #[arg(long, value_name = "DURATION", value_parser = duration_ms)]

@@ -83,9 +83,9 @@ struct Definition<S: Args> {
     #[command(flatten)]
     name: Name,
     #[command(flatten)]
-    own: S,
-    #[command(flatten)]
     common: StoreSettings,
+    #[command(flatten)]
+    own: S,
     #[command(flatten)]
     any: AnySettings,
 }
