@@ -56,7 +56,7 @@ impl Broker {
         let clock = Clock::new();
         let mut engine = Engine::new(config.broker.clone(), seed);
         let (journal_events, journal_inbox) = mpsc::unbounded_channel();
-        let options = Options { segment_size: config.storage.segment_size, ..Options::default() };
+        let options = journal_options(config.storage.segment_size);
         let (mut storage, recovered) =
             Storage::open(&config.data_dir, options, &mut engine, seed, journal_events)?;
         engine.configure(config.broker.clone());
@@ -132,6 +132,12 @@ impl Broker {
             Err(_) => Err(ServeError::CoreGone),
         }
     }
+}
+
+/// The journal's sizes; the segment that a start makes is never larger than the others.
+fn journal_options(segment_size: u64) -> Options {
+    let usual = Options::default();
+    Options { segment_size, first_segment_size: usual.first_segment_size.min(segment_size), ..usual }
 }
 
 /// What the HTTP side tells, and whom it lets in.
