@@ -68,9 +68,9 @@ def test_a_loop_is_recorded_as_often_as_events_arrive(broker, split_horizon, cop
 def test_a_name_with_a_leading_slash_is_the_same_channel(broker):
     broker.channels("/local/rates", "/eur/rates")
     broker.join("/local/rates", "/eur/rates", filter="CCY='EUR'")
-    sender = publisher(broker, "/local/rates")
-    for currency in ("EUR", "USD"):
-        sender.send(currency, properties={"CCY": currency})
+    # A topic string is never normalised (TT-1), a channel's name is: no kind, or the kind channel.
+    for address, currency in (("/local/rates", "EUR"), ("channel:///local/rates", "USD")):
+        broker.connect().sender(address).send(currency, properties={"CCY": currency})
     assert broker.stored("local/rates", "eur/rates") == [2, 1]
     proves("joins:A6", "CH-2")
 

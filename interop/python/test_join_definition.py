@@ -162,7 +162,8 @@ def test_rest_command_line_and_file_make_the_same_join(broker):
     assert broker.cli("join", "delete", "a->b").returncode == 0
     assert joins(broker) == []
 
-    broker.configure('[[join]]\nsource = "a"\ndestination = "b"\nfilter = "x = 1"\nmax_hops = 4\npropagate_purge = true\n')
+    broker.configure('[[channel]]\nname = "a"\n[[channel]]\nname = "b"\n'
+                     '[[join]]\nsource = "a"\ndestination = "b"\nfilter = "x = 1"\nmax_hops = 4\npropagate_purge = true\n')
     broker.restart("stop")
     shown.append(comparable(broker.show_join("a->b")))
     assert shown[0] == shown[1] == shown[2]

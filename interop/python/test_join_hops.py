@@ -13,7 +13,7 @@ def chain_of_ten(broker):
 
 
 def publish(broker, channel, body="one", **fields):
-    broker.connect().sender(channel, capability="topic").send(body, **fields)
+    broker.connect().sender(channel, capability="topic").send(body, durable=True, **fields)
 
 
 def test_five_hops_end_at_the_sixth_store(broker):

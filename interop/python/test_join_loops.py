@@ -12,7 +12,7 @@ def pair(broker, **settings):
 
 
 def publish(broker, channel, *bodies, **fields):
-    broker.connect().sender(channel, capability="topic").send_all(bodies, **fields)
+    broker.connect().sender(channel, capability="topic").send_all(bodies, durable=True, **fields)
 
 
 @pytest.mark.parametrize("entry, row", [("c0", "joins:L1"), ("c1", "joins:L2")])

@@ -231,9 +231,9 @@ def test_objects_are_independent(c):
 
 def test_an_object_collects_while_nobody_is_there(c):
     c.object("c", "d")
-    publish(c, 1)
+    publish(c, 1, durable=True)
     c.restart("kill")
-    publish(c, 2)
+    publish(c, 2, durable=True)
     shown = c.show_object("c", "d")
     assert (shown["consumers"], shown["backlog"]) == (0, 2)
     c.api.must("DELETE", "channels", "c", "named-objects", "d")

@@ -14,8 +14,8 @@ def test_publishing_to_exactly_the_name_appends_and_nothing_else_does(broker):
     proves("CH-1", "CH-3")
 
 
-@pytest.mark.parametrize("topic", ["a/+", "a/#", "#", "x" * 10_241, "/".join("a" * 129), "a\0b"],
-                         ids=["plus", "hash", "hash alone", "too long", "too deep", "nul"])
+@pytest.mark.parametrize("topic", ["a/+", "a/#", "#", "x" * 10_241, "/".join("a" * 129)],
+                         ids=["plus", "hash", "hash alone", "too long", "too deep"])
 def test_topics_that_cannot_be_published_to_are_refused(open_broker, topic):
     client = open_broker.connect()
     with pytest.raises(Refused) as refused:
@@ -23,15 +23,15 @@ def test_topics_that_cannot_be_published_to_are_refused(open_broker, topic):
     assert refused.value.condition == "amqp:invalid-field"
     assert refused.value.reason in ("BAD_TOPIC", "TOPIC_STRING_ERROR", "BAD_NAME")
     assert open_broker.api.must("GET", "channels")["items"] == []
+    proves("TT-2")
 
 
-def test_other_characters_are_literal_in_a_topic(open_broker):
+def test_dots_and_levels_are_literal_in_a_channel_made_by_first_use(open_broker):
     client = open_broker.connect()
-    for topic in ("a*b", "a.b>c", "10%", "price?"):
+    for topic in ("a.b", "a/b", "a-b_c", "Ä/ö"):
         receiver = client.receiver(topic, capability="topic")
         client.sender(topic, capability="topic").send(topic)
         assert receiver.accept(1) == [topic]
-    proves("TT-2")
 
 
 def test_a_queue_and_a_channel_may_share_a_name(broker):

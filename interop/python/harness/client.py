@@ -116,6 +116,8 @@ class Client:
             self.transport.close_tail()
             raise ConnectionError("the broker closed the socket")
         self.transport.push(data)
+        if self.transport.closed:
+            raise ConnectionError(f"the connection failed: {self.transport.condition}")
         return True
 
     def wait(self, condition, what, timeout=PATIENCE_S):
