@@ -57,6 +57,8 @@ pub(crate) struct Session {
     pub(crate) handles: NumberPool,
     /// Links by the peer's handle.
     pub(crate) input: NumberMap<LinkId>,
+    /// One above the highest handle that the peer has ever attached.
+    handles_seen: u32,
     /// All links, by our handle.
     pub(crate) output: NumberMap<LinkId>,
 
@@ -98,6 +100,7 @@ impl Session {
             remote_handle_max: u32::MAX,
             handles: NumberPool::default(),
             input: NumberMap::new(),
+            handles_seen: 0,
             output: NumberMap::new(),
             next_delivery: FIRST_DELIVERY + u64::from(first_id),
             outgoing: Ledger::new(),
@@ -147,6 +150,17 @@ impl Session {
             outgoing_window: OUTGOING_WINDOW,
             ..Flow::default()
         }
+    }
+
+    /// Gives the peer's handle to a link.
+    pub(crate) fn bind(&mut self, handle: u32, link: LinkId) {
+        self.input.insert(handle, link);
+        self.handles_seen = self.handles_seen.max(handle.saturating_add(1));
+    }
+
+    /// Whether a handle has no link and is none that the peer has never used.
+    fn was_attached(&self, handle: u32) -> bool {
+        self.input.get(handle).is_none() && handle < self.handles_seen
     }
 
     /// Takes over the session's part of the peer's flow frame (part 2, section 2.5.6).
@@ -268,6 +282,8 @@ impl Connection {
         let Some(session) = self.session_mut(id) else { return Ok(()) };
         session.take_flow(&flow);
         match flow.handle {
+            // go-amqp may send a link's flow behind its detach; what it says of the session holds.
+            Some(handle) if session.was_attached(handle) => {}
             Some(handle) => self.on_link_flow(id, handle, flow)?,
             None => {
                 session.flow_due |= flow.echo;

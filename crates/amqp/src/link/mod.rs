@@ -330,7 +330,7 @@ impl Connection {
 
     fn attach_answered(&mut self, id: LinkId, session: SessionId, attach: Box<Attach>) {
         if let Some(session) = self.sessions.get_mut(session.0) {
-            session.input.insert(attach.handle, id);
+            session.bind(attach.handle, id);
         }
         let Some(link) = self.links.get_mut(id.0) else { return };
         link.attached(&attach);
@@ -343,7 +343,7 @@ impl Connection {
         let role = attach.role.opposite();
         let id = self.add_link(session, role, &attach.name).ok_or(PeerMisbehaved::NoHandleLeft)?;
         if let Some(session) = self.sessions.get_mut(session.0) {
-            session.input.insert(attach.handle, id);
+            session.bind(attach.handle, id);
         }
         if let Some(link) = self.links.get_mut(id.0) {
             link.attached(&attach);

@@ -198,6 +198,22 @@ fn handles_are_checked() {
     }
 }
 
+/// go-amqp gives a receiver credit once more when it has just closed it.
+#[test]
+fn flow_behind_the_detach_of_its_link_ends_nothing() {
+    let (mut script, _) = Script::session();
+    let link = script.link(Role::Receiver, 1);
+    script.send(0, &Detach { handle: 1, closed: true, error: None });
+    assert!(matches!(script.event(), Event::Detach { .. }));
+    script.send(0, &credit(1, 0, 5));
+    script.engine.detach(link, true, None).unwrap();
+    script.send(0, &credit(1, 0, 5));
+    script.no_event();
+    assert!(matches!(script.expect(), Performative::Detach(_)));
+    script.expect_nothing();
+    script.link(Role::Receiver, 1);
+}
+
 #[test]
 fn peer_without_handles_cannot_attach() {
     let mut script = Script::open(named("server"));
