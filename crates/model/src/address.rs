@@ -40,6 +40,9 @@ pub struct Options {
     pub expiry_ms: Option<u64>,
 }
 
+/// The URI schemes of addresses (ADR-4).
+const SCHEMES: [&str; 3] = ["queue", "topic", "channel"];
+
 impl Address {
     /// Parses what a client wrote. `hint` is the kind that the protocol says (terminus capability, STOMP prefix);
     /// a URI scheme in the text wins over it (ADR-6).
@@ -48,7 +51,7 @@ impl Address {
     /// `BAD_ADDRESS` if the text has no name, or an option that is unknown or out of range.
     pub fn parse(text: &str, hint: Option<Kind>) -> Result<Self, Refusal> {
         if let Some(rest) = text.strip_prefix("queue://") {
-            return parse_queue_uri(text, rest);
+            return parse_queue_uri(text, rest).map(Self::with_object);
         }
         if let Some(rest) = text.strip_prefix("topic://") {
             return Ok(plain(text, rest, Kind::Topic)?.with_object());
@@ -195,6 +198,17 @@ fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     Ok(())
 }
 
+/// A name of unknown kind that begins as a URI does must not be read as one: its scheme loses the colon.
+fn escape_name(f: &mut fmt::Formatter<'_>, name: &str, bare: bool) -> fmt::Result {
+    for scheme in SCHEMES.iter().filter(|_| bare) {
+        if let Some(rest) = name.strip_prefix(scheme).filter(|rest| rest.starts_with("://")) {
+            write!(f, "{scheme}%3A")?;
+            return escape(f, rest.trim_start_matches(':'));
+        }
+    }
+    escape(f, name)
+}
+
 impl fmt::Display for Address {
     /// The canonical form `NAME[::OBJECT][@BROKER][?OPTIONS]`, with a scheme only where the kind is known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -205,7 +219,7 @@ impl fmt::Display for Address {
                 if self.kind.is_some() {
                     f.write_str("queue:///")?;
                 }
-                escape(f, &self.name)?;
+                escape_name(f, &self.name, self.kind.is_none())?;
             }
         }
         if let Some(object) = &self.object {
@@ -279,6 +293,20 @@ mod tests {
         assert_eq!(Address::parse("Q?priority=10", None).unwrap_err().code, Code::BadAddress);
         assert_eq!(Address::parse("", None).unwrap_err().code, Code::BadAddress);
         assert_eq!(parse("Q?targetClient=1&priority=-1").options, Options::default());
+    }
+
+    #[test]
+    fn what_is_printed_reads_back_also_where_it_looks_like_something_else() {
+        for (text, hint) in [
+            ("orders::billing@A", Some(Kind::Queue)),
+            ("queue:///orders::billing", None),
+            ("%71ueue://X", None),
+            ("channel%3A//X", None),
+        ] {
+            let address = Address::parse(text, hint).unwrap();
+            assert_eq!(parse(&address.to_string()), address, "{address}");
+        }
+        assert_eq!(parse("queue:///orders::billing").object.as_deref(), Some("billing"));
     }
 
     proptest! {
