@@ -7,10 +7,12 @@
 //! house that no linter knows (`tidy`). What is not here: anything of the broker itself.
 #![allow(clippy::print_stdout, reason = "a command talks to its user on standard output")]
 
+mod fuzz;
 mod interop;
 mod report;
 mod run;
 mod rust;
+mod soak;
 mod tidy;
 mod workspace;
 
@@ -27,7 +29,11 @@ usage: cargo xtask COMMAND
   tidy              the rules of the house that no linter knows
   deny              licences, bans and sources of all dependencies (installs cargo-deny when it is missing)
   interop [SUITE]…  the built broker under real clients: python, node, go, java; all of them by default
-  ci                verify, deny and interop
+  fuzz TARGET [--seconds N]
+                    one target of fuzz/ for a minute, or N seconds (needs a nightly toolchain)
+  soak kill [--rounds N] [--seed N] [--release]
+                    the broker killed again and again under load; 50 rounds by default
+  ci                verify, deny, interop and ten rounds of soak kill
 ";
 
 fn main() -> ExitCode {
@@ -66,7 +72,7 @@ impl From<String> for Failure {
 
 /// Runs one command; true if everything in it passed.
 fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
-    if !rest.is_empty() && command != "interop" {
+    if !rest.is_empty() && !matches!(command, "interop" | "fuzz" | "soak") {
         return Err(Failure::Usage(format!("`{command}` takes no arguments")));
     }
     let workspace = Workspace::find()?;
@@ -76,11 +82,14 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
         "fix" => return Ok(rust::fix(&workspace)?),
         "tidy" => report.step("tidy", tidy::run(&workspace)?),
         "deny" => rust::deny(&workspace, &mut report)?,
+        "fuzz" => fuzz::run(&workspace, rest, &mut report)?,
         "interop" => interop::run(&workspace, rest, &mut report)?,
+        "soak" => soak::run(&workspace, rest, &mut report)?,
         "ci" => {
             rust::verify(&workspace, &mut report)?;
             rust::deny(&workspace, &mut report)?;
             interop::run(&workspace, &[], &mut report)?;
+            soak::ci(&workspace, &mut report)?;
         }
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
