@@ -3,7 +3,7 @@
 
 use crate::random::Random;
 use postroad_engine::admin::{Request, Response};
-use postroad_engine::{Command, ConnId, Effect, Engine, Now, Output, Step, StepBytes};
+use postroad_engine::{Command, ConnId, Effect, Engine, LinkNo, Now, Output, Step, StepBytes};
 use postroad_journal::{
     AppendError, Batch, BatchWriter, Error, Journal, JournalId, Keeper, Label, Lsn, MemDisk, Options,
     Recovery, Space, Stop, Work,
@@ -66,6 +66,8 @@ pub struct Broker {
     written: bool,
     /// Effects that wait for the step beside them, oldest first.
     waiting: VecDeque<(Step, Vec<Effect>)>,
+    /// How many effects of each link wait: what comes after them waits too.
+    held_up: BTreeMap<(ConnId, LinkNo), usize>,
     durable: Step,
     last: Step,
     next_reply: u64,
@@ -120,6 +122,7 @@ impl Broker {
             batches: VecDeque::new(),
             written: false,
             waiting: VecDeque::new(),
+            held_up: BTreeMap::new(),
             durable: Step(0),
             last: Step(0),
             next_reply: 1,
@@ -192,9 +195,14 @@ impl Broker {
         self.append()?;
         let mut held = Vec::new();
         for (after, effect) in std::mem::take(&mut self.out.effects) {
-            if after <= self.durable || self.sabotage == Sabotage::EarlyEffects {
+            let link = link_of(&effect);
+            let behind = link.is_some_and(|link| self.held_up.contains_key(&link));
+            if (after <= self.durable && !behind) || self.sabotage == Sabotage::EarlyEffects {
                 self.perform(effect);
             } else {
+                if let Some(link) = link {
+                    *self.held_up.entry(link).or_default() += 1;
+                }
                 held.push(effect);
             }
         }
@@ -276,6 +284,7 @@ impl Broker {
         }
         while let Some((_, effects)) = self.waiting.pop_front_if(|(step, _)| *step <= self.durable) {
             for effect in effects {
+                self.let_go(&effect);
                 self.perform(effect);
             }
         }
@@ -283,6 +292,16 @@ impl Broker {
             self.writer.mark_tail()?;
         }
         Ok(())
+    }
+
+    fn let_go(&mut self, effect: &Effect) {
+        let Some(link) = link_of(effect) else { return };
+        if let Some(held) = self.held_up.get_mut(&link) {
+            *held -= 1;
+            if *held == 0 {
+                self.held_up.remove(&link);
+            }
+        }
     }
 
     fn keep(&mut self) -> Result<bool, Error> {
@@ -334,6 +353,25 @@ pub enum StartError {
     Journal(Error),
     /// A step can't be read.
     Step(String),
+}
+
+/// The link that an effect is for: for one link they are performed in the order in which they came.
+fn link_of(effect: &Effect) -> Option<(ConnId, LinkNo)> {
+    match effect {
+        Effect::ProducerOpened { conn, link, .. }
+        | Effect::ProducerCredit { conn, link, .. }
+        | Effect::Published { conn, link, .. }
+        | Effect::ConsumerOpened { conn, link, .. }
+        | Effect::LinkRefused { conn, link, .. }
+        | Effect::Settled { conn, link, .. }
+        | Effect::Drained { conn, link }
+        | Effect::LinkClosed { conn, link }
+        | Effect::DetachLink { conn, link, .. }
+        | Effect::SubscriptionFound { conn, link, .. }
+        | Effect::SubscriptionDeleted { conn, link } => Some((*conn, *link)),
+        Effect::Deliver(delivery) => Some((delivery.conn, delivery.link)),
+        Effect::Connected { .. } | Effect::ConnectRefused { .. } | Effect::AdminReply { .. } => None,
+    }
 }
 
 /// A step without its sent marks.

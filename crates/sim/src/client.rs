@@ -145,6 +145,7 @@ pub struct Client {
     pub receivers: Vec<Receiver>,
     /// Receivers that are being detached by its own wish.
     leaving: Vec<Receiver>,
+    closing: bool,
     saw: VecDeque<Saw>,
     next_name: u64,
     tag: u64,
@@ -168,6 +169,7 @@ impl Client {
             senders: Vec::new(),
             receivers: Vec::new(),
             leaving: Vec::new(),
+            closing: false,
             saw: VecDeque::new(),
             next_name: 0,
             tag: 0,
@@ -293,6 +295,18 @@ impl Client {
     fn gone(&mut self, receiver: Receiver, orderly: bool) {
         let held = receiver.held.into_values().collect();
         self.saw.push_back(Saw::LinkGone { place: Some(receiver.wanted.place), held, orderly });
+    }
+
+    /// Whether a link, or the whole connection, is being left by the client's own wish: what still comes is released.
+    #[must_use]
+    pub fn is_leaving(&self, link: LinkId) -> bool {
+        self.closing || self.leaving.iter().any(|r| r.link == link)
+    }
+
+    /// Closes the connection in order; returns what is held, which is released by that.
+    pub fn close(&mut self) -> Vec<(Place, Vec<Held>)> {
+        self.closing = self.amqp.close(None).is_ok();
+        self.receivers.iter().map(|r| (r.wanted.place.clone(), r.held.values().copied().collect())).collect()
     }
 
     /// A receiver by its link, also one that is leaving.
@@ -427,14 +441,16 @@ impl Client {
         settled
     }
 
-    /// Detaches or closes a receiver.
-    pub fn detach(&mut self, at: usize, closed: bool) {
+    /// Detaches or closes a receiver; returns what it holds, which is released by that.
+    pub fn detach(&mut self, at: usize, closed: bool) -> Option<(Place, Vec<Held>)> {
         if at >= self.receivers.len() {
-            return;
+            return None;
         }
         let receiver = self.receivers.swap_remove(at);
         let _ = self.amqp.detach(receiver.link, closed, None);
+        let held = (receiver.wanted.place.clone(), receiver.held.values().copied().collect());
         self.leaving.push(receiver);
+        Some(held)
     }
 
     /// Detaches a sender.

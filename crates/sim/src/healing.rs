@@ -146,6 +146,13 @@ fn drain(world: &mut World) -> Result<(), Violation> {
     for (owner, place) in places {
         drain_one(world, owner.as_deref(), &place)?;
     }
+    // What expired meanwhile has moved to queues that were emptied before.
+    for _ in 0..3 {
+        let left = world.ledger.stores.values().filter(|s| s.queue().is_some() && !s.events.is_empty());
+        for name in left.map(|s| s.name.clone()).collect::<Vec<_>>() {
+            drain_one(world, None, &Place::Queue(name))?;
+        }
+    }
     for store in world.ledger.stores.values().filter(|store| store.queue().is_some()) {
         if let Some((id, event)) = store.events.iter().next() {
             let text = format!(
@@ -201,7 +208,7 @@ fn drain_one(world: &mut World, owner: Option<&str>, place: &Place) -> Result<()
         }
     }
     if let Some((client, _)) = world.seats[seat].live.as_mut() {
-        client.detach(client.receivers.len().saturating_sub(1), false);
+        let _ = client.detach(client.receivers.len().saturating_sub(1), false);
     }
     settle_down(world)
 }

@@ -31,7 +31,7 @@ impl Event {
 /// When something happened to a message in a store, by the number of the step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fate {
-    /// It was last stored.
+    /// It was first stored.
     pub stored: u64,
     /// It was last removed; 0 if never.
     pub removed: u64,
@@ -244,12 +244,13 @@ impl Ledger {
         match record {
             Record::Body { id, annotations, bytes } => {
                 let number = messages.read_stored(bytes.clone(), *annotations)?;
-                if self.bodies.insert(*id, number).is_some() {
-                    return Err(format!("body {} is given twice", id.0));
+                // A body may be written again once nothing on disk held it, but it is always the same one.
+                if self.bodies.insert(*id, number).is_some_and(|before| before != number) {
+                    return Err(format!("body {} is now message {number}", id.0));
                 }
             }
             Record::Stored { store, event } => self.apply_stored(*store, event)?,
-            Record::Removed { store, ids, why } => self.apply_removed(*store, ids, *why),
+            Record::Removed { store, ids, why, .. } => self.apply_removed(*store, ids, *why),
             Record::Attempted { place: Place::Store(store), event, failed, counted } => {
                 if let Some(store) = self.stores.get_mut(store) {
                     store.attempts.insert(*event, (*failed, *counted));
@@ -281,7 +282,7 @@ impl Ledger {
         let Some(store) = self.stores.get_mut(&key) else { return Ok(()) };
         store.last = store.last.max(stored.id);
         let fate = store.fates.entry(event.number).or_default();
-        fate.stored = step;
+        fate.stored = if fate.stored == 0 { step } else { fate.stored };
         let joined = stored.extra.as_ref().is_some_and(|e| e.origin.is_some());
         fate.published += u32::from(!joined);
         if !event.is_exempt() {
@@ -319,10 +320,10 @@ impl Ledger {
                 self.stores.remove(store);
                 self.objects.retain(|_, object| object.store != *store);
             }
-            Record::StoreUidRenewed { store: key, uid } => {
+            Record::StoreUidRenewed { store: key, uid, from } => {
                 self.of_uid.insert(*uid, *key);
                 if let Some(store) = self.stores.get_mut(key) {
-                    store.identities.push((store.last + 1, *uid));
+                    store.identities.push((*from, *uid));
                 }
             }
             Record::JoinCreated { join, name, source, settings, cursor, .. } => {

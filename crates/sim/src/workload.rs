@@ -44,8 +44,9 @@ pub fn operate(world: &mut World, names: &mut Catalogue) {
             }
         }
         _ if world.random.one_in(10) => {
-            if let Some((client, _)) = world.seats[seat].live.as_mut() {
-                let _ = client.amqp.close(None);
+            let Some((client, _)) = world.seats[seat].live.as_mut() else { return };
+            for (place, held) in client.close() {
+                world.returned(&place, &held, true);
             }
         }
         _ => publish(world, names, seat),
@@ -208,7 +209,9 @@ fn leave(world: &mut World, seat: usize) {
     // Closing a durable subscription deletes it, and its name is not to be used again.
     let durable =
         client.receivers.get(at).is_some_and(|r| matches!(r.wanted.place, Place::Object(_, Some(_), _)));
-    client.detach(at, closed && !durable);
+    if let Some((place, held)) = client.detach(at, closed && !durable) {
+        world.returned(&place, &held, true);
+    }
     world.note(|| format!("client-{seat} detaches a receiver"));
 }
 

@@ -233,15 +233,23 @@ impl World {
     pub fn stop(&mut self) -> Result<(), Violation> {
         self.tally.stops += 1;
         self.note(|| "clean stop".into());
-        let Some(mut broker) = self.broker.take() else { return Ok(()) };
-        let stopped = broker.disk_idle().and_then(|()| broker.stop());
-        self.broker = Some(broker);
+        // What consumers hold is given back before the stop, or nobody would know that it was delivered.
+        for seat in 0..self.seats.len() {
+            self.lose(seat);
+        }
+        let mut more = true;
+        while more {
+            more = self.turn(usize::MAX, 1_000)?;
+            self.disk_idle()?;
+        }
+        let stopped =
+            self.broker.as_mut().map_or(Ok(()), |broker| broker.disk_idle().and_then(|()| broker.stop()));
+        self.after_turn()?;
         self.before = self.durable();
         self.broker = None;
         if stopped.is_err() {
             self.disk = self.next_disk();
         }
-        self.lose_all();
         self.start()
     }
 
@@ -411,7 +419,7 @@ impl World {
     }
 
     /// Deliveries go back without an outcome. After an orderly detach they are released, if the broker got that far.
-    fn returned(&mut self, place: &Place, held: &[Held], orderly: bool) {
+    pub fn returned(&mut self, place: &Place, held: &[Held], orderly: bool) {
         for held in held {
             if let Some(item) = delivery::item(place, held)
                 && let Some(seen) = self.shadow.seen.get_mut(place).and_then(|seen| seen.get_mut(&item))
@@ -473,6 +481,7 @@ impl World {
         let durable = self.durable();
         self.mix(received.number << 8 | u64::from(received.delivery_count));
         let found = self.seats.get_mut(seat).and_then(|s| s.live.as_mut());
+        let leaving = found.as_ref().is_some_and(|(client, _)| client.is_leaving(link));
         let Some(receiver) = found.and_then(|(client, _)| client.receiver(link)) else { return Ok(()) };
         let place = receiver.wanted.place.clone();
         let held = Held { number: received.number, event: received.event };
@@ -494,7 +503,11 @@ impl World {
                 received.number, received.event, received.delivery_count
             )
         });
-        delivery::check_delivered(&mut self.shadow, &self.ledger, &place, &received, resent, durable)
+        delivery::check_delivered(&mut self.shadow, &self.ledger, &place, &received, resent, durable)?;
+        if leaving {
+            self.returned(&place, &[held], true);
+        }
+        Ok(())
     }
 
     fn ack_confirmed(&mut self, place: &Place, held: &Held, accepted: bool) -> Result<(), Violation> {

@@ -18,7 +18,8 @@ pub fn check(view: &View<'_>, store: &Store, event: &Event) -> Result<(), Violat
     let Some(extra) = event.stored.extra.as_ref().filter(|e| e.origin.is_some() && e.dead.is_none()) else {
         return Ok(());
     };
-    if extra.path.is_empty() {
+    // What an archive records of a repeated arrival was refused there: it is no visit.
+    if extra.path.is_empty() || extra.archive_duplicate {
         return Ok(());
     }
     let number = event.number;

@@ -68,10 +68,10 @@ pub fn check_record(view: &View<'_>, order: &mut order::Order, record: &Record) 
             };
             let known = view.ledger.event(target, event).map_err(|text| Violation::new("records", text))?;
             once::check(view, target, &known)?;
-            order.check(*store, &known, target)?;
+            order.check(view, *store, &known, target)?;
             hops::check(view, target, &known)
         }
-        Record::Removed { store, ids, why } => removal::check(view, *store, ids, *why),
+        Record::Removed { store, ids, why, .. } => removal::check(view, *store, ids, *why),
         Record::ObjectMoved { object, low, done } => position::check_object(view, *object, *low, done),
         Record::JoinMoved { join, cursor } => {
             order.settle();

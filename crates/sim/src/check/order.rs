@@ -1,7 +1,7 @@
 //! Events of one origin keep their order over one path: what comes from one source store of one origin store arrives in
 //! the order of its event ids (ORD-1, ORD-2).
 
-use super::Violation;
+use super::{View, Violation};
 use crate::ledger::{Event, Store};
 use postroad_model::id::{EventId, StoreKey, StoreUid};
 use std::collections::BTreeMap;
@@ -19,9 +19,15 @@ impl Order {
     ///
     /// # Errors
     /// The broken promise.
-    pub fn check(&mut self, key: StoreKey, event: &Event, store: &Store) -> Result<(), Violation> {
+    pub fn check(
+        &mut self,
+        view: &View<'_>,
+        key: StoreKey,
+        event: &Event,
+        store: &Store,
+    ) -> Result<(), Violation> {
         let Some(extra) = event.stored.extra.as_ref().filter(|e| e.origin.is_some()) else { return Ok(()) };
-        if event.is_exempt() || self.relaxed {
+        if event.is_exempt() || self.relaxed || has_parallel_joins(view, extra.path.last(), &store.name) {
             return Ok(());
         }
         let place = (key, extra.path.clone(), event.origin.store);
@@ -46,4 +52,10 @@ impl Order {
     pub const fn settle(&mut self) {
         self.relaxed = false;
     }
+}
+
+/// Several joins from one source to one destination are several paths, which the records do not tell apart.
+fn has_parallel_joins(view: &View<'_>, from: Option<&StoreUid>, to: &str) -> bool {
+    let Some(from) = from.and_then(|uid| view.ledger.of_uid.get(uid)) else { return false };
+    view.ledger.joins.values().filter(|j| j.source == *from && j.settings.destination == to).count() > 1
 }

@@ -57,6 +57,14 @@ pub fn check_state(broker: &mut Broker, ledger: &Ledger, now: Now) -> Result<(),
             return Err(problem(text));
         }
         for event in &items {
+            let number = store.events.get(&event.id).map(|known| format!("m{}", known.number));
+            if number.is_some() && event.message_id != number {
+                let text = format!(
+                    "event {} of '{}' shows message {:?}, the records say {number:?}",
+                    event.id, store.name, event.message_id
+                );
+                return Err(problem(text));
+            }
             let attempts = store.attempts.get(&event.id).map_or(0, |&(failed, _)| failed);
             if store.queue().is_some()
                 && store.keeps_on_disk(event.durable)
