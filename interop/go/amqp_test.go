@@ -61,8 +61,8 @@ func manual(kind string) *amqp.ReceiverOptions {
 
 func durable() *amqp.ReceiverOptions {
 	return &amqp.ReceiverOptions{
-		Name: "S", SourceCapabilities: []string{"topic"}, Durability: amqp.DurabilityUnsettledState,
-		ExpiryPolicy: amqp.ExpiryPolicyNever,
+		Name: "S", SourceCapabilities: []string{"topic"}, SourceDurability: amqp.DurabilityUnsettledState,
+		SourceExpiryPolicy: amqp.ExpiryPolicyNever,
 	}
 }
 

@@ -35,10 +35,11 @@ type broker struct {
 func startBroker(t *testing.T) *broker {
 	t.Helper()
 	folder := t.TempDir()
+	ports := freePorts(t, 2)
 	b := &broker{
 		t:        t,
-		port:     freePort(t),
-		httpPort: freePort(t),
+		port:     ports[0],
+		httpPort: ports[1],
 		config:   filepath.Join(folder, "broker.toml"),
 		data:     filepath.Join(folder, "data"),
 		log:      filepath.Join(folder, "broker.log"),
@@ -164,13 +165,18 @@ func binary(t *testing.T) string {
 	return path
 }
 
-func freePort(t *testing.T) int {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// freePorts holds all of them at once, so that none is given twice.
+func freePorts(t *testing.T, count int) []int {
+	var ports []int
+	for range count {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	return ports
 }
 
 var idShape = regexp.MustCompile(`^([A-Z]{2,6}-[A-Z]?\d{1,4}|(joins|objects|addressing|network|topics):[A-Z]?\d{1,4}(\.\d{1,4})*)$`)

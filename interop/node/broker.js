@@ -15,8 +15,7 @@ const PATIENCE_MS = 30_000;
 /** Starts a broker with the given configuration; `[auto_create]` is on. */
 export async function startBroker(config = '') {
   const broker = new Broker();
-  broker.port = await freePort();
-  broker.httpPort = await freePort();
+  [broker.port, broker.httpPort] = await freePorts(2);
   writeFileSync(
     broker.configFile,
     `[broker]\nname = "A"\n[auto_create]\nenabled = true\n` +
@@ -85,12 +84,18 @@ class Broker {
   }
 }
 
-async function freePort() {
-  const server = createServer();
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+/** Holds all of them at once, so that none is given twice. */
+async function freePorts(count) {
+  const servers = await Promise.all(
+    Array.from({ length: count }, async () => {
+      const server = createServer();
+      await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+      return server;
+    }),
+  );
+  const ports = servers.map((server) => server.address().port);
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  return ports;
 }
 
 /** Waits until `look` returns `expected`. */

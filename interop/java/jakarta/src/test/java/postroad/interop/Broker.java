@@ -32,8 +32,10 @@ final class Broker {
     /** Starts a broker that makes queues and channels by first use. */
     Broker() throws IOException, InterruptedException {
         folder = Files.createTempDirectory("postroad-java-");
-        port = freePort();
-        httpPort = freePort();
+        try (ServerSocket first = new ServerSocket(0); ServerSocket second = new ServerSocket(0)) {
+            port = first.getLocalPort();
+            httpPort = second.getLocalPort();
+        }
         Files.writeString(folder.resolve("broker.toml"), """
                 [broker]
                 name = "A"
@@ -155,12 +157,6 @@ final class Broker {
 
     private static String path(String kind, String name) {
         return "/api/v1/" + kind + "/" + URLEncoder.encode(name, StandardCharsets.UTF_8).replace("+", "%20");
-    }
-
-    private static int freePort() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0)) {
-            return socket.getLocalPort();
-        }
     }
 
     private static String binary() {

@@ -268,6 +268,7 @@ class QueueTest extends JmsTest {
         send(queue, "1", "2", "3");
         MessageConsumer consumer = first.createConsumer(queue);
         assertEquals("1", text(consumer));
+        consumer.close();
         first.close();
         MessageConsumer second = session().createConsumer(queue);
         Message again = second.receive(PATIENCE_MS);

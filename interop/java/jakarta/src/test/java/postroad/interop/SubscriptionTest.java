@@ -13,7 +13,6 @@ import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Session;
-import jakarta.jms.TemporaryTopic;
 import jakarta.jms.TextMessage;
 import jakarta.jms.Topic;
 import java.util.List;
@@ -177,14 +176,5 @@ class SubscriptionTest extends JmsTest {
         assertTrue(first.getJMSRedelivered());
         assertEquals("2", text(again));
         Spec.proves("AM-14");
-    }
-
-    @Test
-    void temporaryTopicsWork() throws Exception {
-        Session session = session();
-        TemporaryTopic topic = session.createTemporaryTopic();
-        MessageConsumer consumer = session.createConsumer(topic);
-        session.createProducer(topic).send(session.createTextMessage("1"));
-        assertEquals("1", text(consumer));
     }
 }
