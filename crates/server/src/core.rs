@@ -14,6 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Pieces of waiting work done between two looks at the inbox.
 const TASKS_PER_TURN: usize = 64;
+/// Milliseconds that clients have to say goodbye when the broker stops.
+const GOODBYE_MS: u64 = 1_000;
 /// Messages taken from the inbox at once.
 const INBOX: usize = 256;
 
@@ -54,16 +56,29 @@ pub(crate) struct Core {
     inbox: mpsc::UnboundedReceiver<Input>,
     admin: mpsc::Receiver<AdminCall>,
     journal_events: mpsc::UnboundedReceiver<Event>,
-    conns: BTreeMap<ConnId, mpsc::UnboundedSender<Vec<Effect>>>,
+    conns: BTreeMap<ConnId, Route>,
     calls: BTreeMap<u64, oneshot::Sender<Result<Response, Refusal>>>,
     next_call: u64,
     out: Output,
+    /// Connections with effects ready.
+    to_send: Vec<ConnId>,
     /// Effects that wait for the step beside them, oldest first.
     waiting: VecDeque<(Step, Vec<Effect>)>,
     durable: Step,
     /// The last step that the engine made.
     last: Step,
-    stopping: bool,
+    /// When the broker was told to stop, in monotonic milliseconds.
+    stopping: Option<u64>,
+}
+
+/// The way to a connection.
+struct Route {
+    sender: mpsc::UnboundedSender<Vec<Effect>>,
+    /// Effects that go out with the next batch.
+    ready: Vec<Effect>,
+    /// The last step that an effect of this connection waits for: later effects wait behind it, so that everything
+    /// of one connection is performed in the order in which it came.
+    held_until: Step,
 }
 
 impl Core {
@@ -87,10 +102,11 @@ impl Core {
             calls: BTreeMap::new(),
             next_call: 1,
             out: Output::default(),
+            to_send: Vec::new(),
             waiting: VecDeque::new(),
             durable: Step(0),
             last: Step(0),
-            stopping: false,
+            stopping: None,
         }
     }
 
@@ -107,7 +123,7 @@ impl Core {
             }
             self.take_inputs(&mut inputs)?;
             more = self.turn(&mut inputs)?;
-            if self.stopping && self.storage.is_idle() {
+            if self.is_over()? {
                 return self.storage.stop().map_err(|error| CoreError::Journal(Arc::new(error)));
             }
             if more {
@@ -117,9 +133,29 @@ impl Core {
         }
     }
 
+    /// Whether a broker that was told to stop has nothing left to do. What consumers held has gone back by then, and
+    /// that is on disk: else it would come again without its redelivered flag.
+    fn is_over(&mut self) -> Result<bool, CoreError> {
+        let Some(since) = self.stopping else { return Ok(false) };
+        let now = self.clock.now();
+        if !self.conns.is_empty() {
+            if now.mono < since + GOODBYE_MS {
+                return Ok(false);
+            }
+            for conn in std::mem::take(&mut self.conns).into_keys() {
+                self.engine.handle(now, Command::Disconnect { conn });
+            }
+            while self.engine.run(now, TASKS_PER_TURN) {}
+            self.flush()?;
+        }
+        Ok(self.storage.is_idle())
+    }
+
     /// Waits until something happens.
     async fn wait(&mut self, inputs: &mut Vec<Input>) -> Result<(), CoreError> {
-        let deadline = self.engine.next_deadline().map(|mono| self.clock.instant(mono));
+        let goodbye = self.stopping.filter(|_| !self.conns.is_empty()).map(|since| since + GOODBYE_MS);
+        let deadline = [self.engine.next_deadline(), goodbye].into_iter().flatten().min();
+        let deadline = deadline.map(|mono| self.clock.instant(mono));
         let timer = async {
             match deadline {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -162,7 +198,8 @@ impl Core {
         for input in inputs.drain(..) {
             match input {
                 Input::Register { conn, effects } => {
-                    self.conns.insert(conn, effects);
+                    let route = Route { sender: effects, ready: Vec::new(), held_until: Step(0) };
+                    self.conns.insert(conn, route);
                 }
                 Input::Unregister { conn } => {
                     self.conns.remove(&conn);
@@ -173,7 +210,7 @@ impl Core {
                         self.engine.handle(now, command);
                     }
                 }
-                Input::Stop => self.stopping = true,
+                Input::Stop => self.stopping = Some(now.mono),
             }
         }
         let more = self.engine.run(now, TASKS_PER_TURN);
@@ -195,21 +232,36 @@ impl Core {
             self.last = last.step;
         }
         self.append()?;
-        let mut ready: BTreeMap<ConnId, Vec<Effect>> = BTreeMap::new();
         let mut held = Vec::new();
-        for (after, effect) in std::mem::take(&mut self.out.effects) {
-            if after <= self.durable {
-                self.sort_in(effect, &mut ready);
-            } else {
+        let mut effects = std::mem::take(&mut self.out.effects);
+        for (after, effect) in effects.drain(..) {
+            if after > self.durable || self.is_held_up(&effect) {
+                self.hold_behind(&effect);
                 held.push(effect);
+            } else {
+                self.perform(effect);
             }
         }
+        self.out.effects = effects;
         if !held.is_empty() {
             // The steps of a turn reach the disk in one batch, so one number stands for all of them.
             self.waiting.push_back((self.last, held));
         }
-        self.send(ready);
+        self.send();
         Ok(())
+    }
+
+    /// Whether earlier effects of the same connection still wait.
+    fn is_held_up(&self, effect: &Effect) -> bool {
+        let route = effect.conn().and_then(|conn| self.conns.get(&conn));
+        route.is_some_and(|route| route.held_until > self.durable)
+    }
+
+    fn hold_behind(&mut self, effect: &Effect) {
+        let last = self.last;
+        if let Some(route) = effect.conn().and_then(|conn| self.conns.get_mut(&conn)) {
+            route.held_until = last;
+        }
     }
 
     /// Appends what the engine made, as far as there is room.
@@ -243,16 +295,16 @@ impl Core {
     /// Performs the effects that waited for frames up to `durable`.
     fn release(&mut self, durable: Lsn) {
         self.durable = self.storage.became_durable(durable);
-        let mut ready: BTreeMap<ConnId, Vec<Effect>> = BTreeMap::new();
         while let Some((_, effects)) = self.waiting.pop_front_if(|(step, _)| *step <= self.durable) {
             for effect in effects {
-                self.sort_in(effect, &mut ready);
+                self.perform(effect);
             }
         }
-        self.send(ready);
+        self.send();
     }
 
-    fn sort_in(&mut self, effect: Effect, ready: &mut BTreeMap<ConnId, Vec<Effect>>) {
+    /// Answers an operator, or puts an effect into the next batch of its connection.
+    fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::AdminReply { reply, result } => {
                 if let Some(call) = self.calls.remove(&reply) {
@@ -261,18 +313,23 @@ impl Core {
                 }
             }
             effect => {
-                if let Some(conn) = effect.conn() {
-                    ready.entry(conn).or_default().push(effect);
+                let Some(conn) = effect.conn() else { return };
+                if let Some(route) = self.conns.get_mut(&conn) {
+                    if route.ready.is_empty() {
+                        self.to_send.push(conn);
+                    }
+                    route.ready.push(effect);
                 }
             }
         }
     }
 
-    fn send(&mut self, ready: BTreeMap<ConnId, Vec<Effect>>) {
-        for (conn, effects) in ready {
-            if let Some(sender) = self.conns.get(&conn) {
+    /// Sends each connection what is ready for it.
+    fn send(&mut self) {
+        for conn in self.to_send.drain(..) {
+            if let Some(route) = self.conns.get_mut(&conn) {
                 // A connection that is just ending has dropped its receiver; its Unregister is on the way.
-                let _ = sender.send(effects);
+                let _ = route.sender.send(std::mem::take(&mut route.ready));
             }
         }
     }

@@ -363,6 +363,9 @@ fn joins_that_make_no_sense_have_the_codes_of_section_7() {
         assert_eq!(api.refused("POST /joins", body), refusal(status, code));
     }
     assert_eq!(api.must("GET /joins", Value::Null), json!({ "items": [] }));
+    for id in ["JOIN-2", "JOIN-3", "JOIN-8"] {
+        postroad_testkit::proves(id);
+    }
 }
 
 #[test]
