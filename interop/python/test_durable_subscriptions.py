@@ -125,12 +125,11 @@ def test_unsubscribe_of_an_unknown_name(b):
 def test_unsubscribe_of_an_active_subscription_is_refused(b):
     client = b.connect("cid")
     receiver = subscribe(client, credit=10)
-    # A second link of one name cannot exist in one session: Qpid JMS asks on a session of its own.
-    client.session = client.connection.session()
-    client.session.open()
-    lookup = client.lookup("S")
+    # On one connection the second link of a name takes over the first: only another one can find it active.
+    other = b.connect("cid")
+    lookup = other.lookup("S")
     lookup.link.close()
-    client.wait(lambda: lookup.closed_by_peer, "the closing detach")
+    other.wait(lambda: lookup.closed_by_peer, "the closing detach")
     assert lookup.link.remote_condition.name == "amqp:resource-locked"
     publish(b, 1)
     assert receiver.accept(1) == [1]
@@ -197,12 +196,9 @@ def test_another_definition_starts_a_new_subscription(b):
 
 
 def test_another_definition_while_active_is_refused(b):
-    client = b.connect("cid")
-    receiver = subscribe(client)
-    client.session = client.connection.session()
-    client.session.open()
+    receiver = subscribe(b.connect("cid"))
     with pytest.raises(Refused) as refused:
-        subscribe(client, selector="a=1")
+        subscribe(b.connect("cid"), selector="a=1")
     assert refused.value.condition in ("amqp:illegal-state", "amqp:resource-locked")
     publish(b, 1)
     assert receiver.accept(1) == [1]

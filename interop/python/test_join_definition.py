@@ -197,3 +197,21 @@ def test_a_missing_destination_may_be_waited_for(broker):
     assert broker.show_join(name)["state"] in ("waiting", "blocked")
     broker.channels("b")
     eventually(lambda: broker.depth("b"), 1)
+
+
+def test_both_ends_list_the_join(broker):
+    broker.channels("a", "b", "c")
+    broker.join("a", "b", filter="x = 1")
+    broker.join("b", "c")
+
+    def listed(*arguments):
+        answer = broker.cli("join", "list", *arguments, "--json")
+        assert answer.returncode == 0, answer.stderr
+        found = json.loads(answer.stdout)
+        return sorted(j["name"] for j in (found["items"] if isinstance(found, dict) else found))
+
+    assert listed() == ["a->b", "b->c"]
+    assert listed("b") == ["a->b", "b->c"]
+    assert listed("b", "--in") == ["a->b"]
+    assert listed("b", "--out") == ["b->c"]
+    proves("JOIN-11")
