@@ -12,6 +12,7 @@ mod interop;
 mod report;
 mod run;
 mod rust;
+mod sim;
 mod soak;
 mod tidy;
 mod workspace;
@@ -33,6 +34,8 @@ usage: cargo xtask COMMAND
                     one target of fuzz/ for a minute, or N seconds (needs a nightly toolchain)
   soak kill [--rounds N] [--seed N] [--release]
                     the broker killed again and again under load; 50 rounds by default
+  sim [--seed N] [--operations N] [--runs N]
+                    the simulator: random histories with crashes, every promise checked at every step
   ci                verify, deny, interop and ten rounds of soak kill
 ";
 
@@ -72,7 +75,7 @@ impl From<String> for Failure {
 
 /// Runs one command; true if everything in it passed.
 fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
-    if !rest.is_empty() && !matches!(command, "interop" | "fuzz" | "soak") {
+    if !rest.is_empty() && !matches!(command, "interop" | "fuzz" | "sim" | "soak") {
         return Err(Failure::Usage(format!("`{command}` takes no arguments")));
     }
     let workspace = Workspace::find()?;
@@ -81,6 +84,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
         "verify" => rust::verify(&workspace, &mut report)?,
         "fix" => return Ok(rust::fix(&workspace)?),
         "tidy" => report.step("tidy", tidy::run(&workspace)?),
+        "sim" => return Ok(sim::run(rest)?),
         "deny" => rust::deny(&workspace, &mut report)?,
         "fuzz" => fuzz::run(&workspace, rest, &mut report)?,
         "interop" => interop::run(&workspace, rest, &mut report)?,

@@ -208,7 +208,7 @@ impl Client {
                 }
             }
             Event::SenderState { link, first, last, settled: true, .. } => {
-                self.on_confirmed(link, first, last)
+                self.on_confirmed(link, first, last);
             }
             Event::SenderFlow { link, limit, drained: true, .. } => {
                 if let Some(receiver) = self.receivers.iter_mut().find(|r| r.link == link) {

@@ -9,6 +9,8 @@ pub type Item = u64;
 /// What the clients of one place have seen of one item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
+    /// It came without a delivery count.
+    pub unflagged: bool,
     /// It came back by the consumer's own word, so the next delivery need not count as a repetition.
     pub excused: bool,
     /// It came back at least once, for whatever reason.

@@ -4,7 +4,6 @@ use crate::broker::Input;
 use crate::catalogue::{Catalogue, channel_settings, queue_settings};
 use crate::client::{Place, Wanted};
 use crate::messages::COLOURS;
-use crate::shadow::Seen;
 use crate::world::World;
 use postroad_amqp_codec::AmqpError;
 use postroad_amqp_codec::Symbol;
@@ -178,9 +177,9 @@ pub fn settle_range(world: &mut World, seat: usize, at: usize, range: (usize, us
             }
             _ => {
                 let uncounted = !matches!(state, DeliveryState::Modified { delivery_failed: true, .. });
-                let seen = world.shadow.seen.entry(place.clone()).or_default();
-                let known = seen.get(&item).copied().unwrap_or_default();
-                seen.insert(item, Seen { excused: known.excused || uncounted, returned: true });
+                let seen = world.shadow.seen.entry(place.clone()).or_default().entry(item).or_default();
+                seen.excused |= uncounted;
+                seen.returned = true;
             }
         }
     }

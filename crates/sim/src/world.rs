@@ -70,6 +70,8 @@ pub struct World {
     /// Numbers.
     pub tally: Tally,
     order: Order,
+    /// The latest wall-clock time that the broker was told: inside the engine it never runs back.
+    latest: u64,
     /// The payloads of all steps that may be on disk.
     written: Vec<Vec<u8>>,
     /// Steps that were there before this life.
@@ -105,6 +107,7 @@ impl World {
             shadow: Shadow::default(),
             tally: Tally::default(),
             order: Order::default(),
+            latest: 0,
             written: Vec::new(),
             before: 0,
             settings,
@@ -151,7 +154,7 @@ impl World {
 
     /// Starts the broker on what is on the disk, and checks what came back.
     fn start(&mut self) -> Result<(), Violation> {
-        let durable = self.durable_at_end();
+        let durable = self.before;
         for _ in 0..100 {
             self.lives += 1;
             let seed = self.random.bits();
@@ -163,7 +166,7 @@ impl World {
                 }
                 // A crash that strikes while the journal is being opened: what was durable still is.
                 Err(StartError::Journal(Error::Io { .. } | Error::PreviousIo)) => {
-                    self.disk = self.next_disk()
+                    self.disk = self.next_disk();
                 }
                 Err(StartError::Journal(error)) => {
                     return Err(Violation::new("recovery", format!("the broker does not start: {error}")));
@@ -174,10 +177,6 @@ impl World {
             }
         }
         Err(Violation::new("recovery", "the broker never starts"))
-    }
-
-    fn durable_at_end(&self) -> u64 {
-        self.before
     }
 
     fn resume(&mut self, broker: Broker, steps: usize, stop: Stop) -> Result<(), Violation> {
@@ -275,6 +274,7 @@ impl World {
     /// A broken promise.
     pub fn turn(&mut self, inputs: usize, tasks: usize) -> Result<bool, Violation> {
         let now = self.now;
+        self.latest = self.latest.max(now.wall);
         let Some(broker) = &mut self.broker else { return Ok(false) };
         match broker.turn(now, inputs, tasks) {
             Ok(more) => self.after_turn().map(|()| more),
@@ -348,7 +348,7 @@ impl World {
                 ledger: &self.ledger,
                 messages: &self.messages,
                 shadow: &self.shadow,
-                wall: self.now.wall,
+                wall: self.latest,
                 step: &records,
             };
             check_record(&view, &mut self.order, record)?;

@@ -130,17 +130,18 @@ fn check_repeated(
         );
         return Err(Violation::new("confirmed acknowledgements", text));
     }
-    let seen = shadow.seen.entry(place.clone()).or_default();
-    if let Some(before) = seen.get(&item).filter(|seen| !seen.excused)
-        && received.delivery_count == 0
-    {
-        let text = format!(
-            "message {} of {place:?} came again without a delivery count (it had been returned: {})",
-            received.number, before.returned
-        );
-        return Err(Violation::new("redelivered is flagged", text));
+    // Of two consumers the second may look first: one delivery without a count may come late.
+    let entry = shadow.seen.entry(place.clone()).or_default().entry(item).or_default();
+    if received.delivery_count == 0 {
+        if entry.unflagged && !entry.excused {
+            let text = format!(
+                "message {} of {place:?} came again without a delivery count (it had been returned: {})",
+                received.number, entry.returned
+            );
+            return Err(Violation::new("redelivered is flagged", text));
+        }
+        entry.unflagged = true;
     }
-    let entry = seen.entry(item).or_default();
     entry.excused = false;
     Ok(())
 }

@@ -14,7 +14,7 @@ const PATH_LENGTH: usize = 32;
 ///
 /// # Errors
 /// The broken promise.
-pub fn check(view: &View<'_>, store: &Store, event: &Event) -> Result<(), Violation> {
+pub fn check(view: &View<'_>, key: StoreKey, store: &Store, event: &Event) -> Result<(), Violation> {
     let Some(extra) = event.stored.extra.as_ref().filter(|e| e.origin.is_some() && e.dead.is_none()) else {
         return Ok(());
     };
@@ -48,7 +48,7 @@ pub fn check(view: &View<'_>, store: &Store, event: &Event) -> Result<(), Violat
         let text = format!("the path of message {number} does not begin at its origin");
         return Err(Violation::new(RULE, text));
     }
-    let most = budgets(view.ledger, begin).get(&store.name).copied();
+    let most = budgets(view.ledger, begin).get(&key).copied();
     let held = extra.budget.unwrap_or(u8::MAX);
     match most {
         Some(most) if held <= most => Ok(()),
@@ -64,20 +64,21 @@ pub fn check(view: &View<'_>, store: &Store, event: &Event) -> Result<(), Violat
 
 /// The largest budget with which an event of `begin` can be at each store, over the joins that there ever were.
 #[must_use]
-pub fn budgets(ledger: &Ledger, begin: StoreKey) -> BTreeMap<String, u8> {
-    let mut best: BTreeMap<String, u8> = BTreeMap::new();
+pub fn budgets(ledger: &Ledger, begin: StoreKey) -> BTreeMap<StoreKey, u8> {
+    let mut best: BTreeMap<StoreKey, u8> = BTreeMap::new();
     loop {
         let mut changed = false;
         for ((source, destination), hops) in &ledger.edges {
+            let Some(&to) = ledger.names.get(destination) else { continue };
             let beyond = if *source == begin {
                 Some(*hops)
             } else {
-                let at = ledger.stores.get(source).and_then(|s| best.get(&s.name));
-                at.and_then(|budget| budget.checked_sub(1)).map(|left| left.min(*hops))
+                let left = best.get(source).and_then(|budget| budget.checked_sub(1));
+                left.map(|left| left.min(*hops))
             };
             let Some(beyond) = beyond else { continue };
-            if best.get(destination).is_none_or(|known| *known < beyond) {
-                best.insert(destination.clone(), beyond);
+            if best.get(&to).is_none_or(|known| *known < beyond) {
+                best.insert(to, beyond);
                 changed = true;
             }
         }

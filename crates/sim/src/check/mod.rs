@@ -69,7 +69,7 @@ pub fn check_record(view: &View<'_>, order: &mut order::Order, record: &Record) 
             let known = view.ledger.event(target, event).map_err(|text| Violation::new("records", text))?;
             once::check(view, target, &known)?;
             order.check(view, *store, &known, target)?;
-            hops::check(view, target, &known)
+            hops::check(view, *store, target, &known)
         }
         Record::Removed { store, ids, why, .. } => removal::check(view, *store, ids, *why),
         Record::ObjectMoved { object, low, done } => position::check_object(view, *object, *low, done),

@@ -27,7 +27,7 @@ impl Order {
         store: &Store,
     ) -> Result<(), Violation> {
         let Some(extra) = event.stored.extra.as_ref().filter(|e| e.origin.is_some()) else { return Ok(()) };
-        if event.is_exempt() || self.relaxed || has_parallel_joins(view, extra.path.last(), &store.name) {
+        if event.is_exempt() || self.relaxed || has_parallel_joins(view, &extra.path, key) {
             return Ok(());
         }
         let place = (key, extra.path.clone(), event.origin.store);
@@ -54,8 +54,14 @@ impl Order {
     }
 }
 
-/// Several joins from one source to one destination are several paths, which the records do not tell apart.
-fn has_parallel_joins(view: &View<'_>, from: Option<&StoreUid>, to: &str) -> bool {
-    let Some(from) = from.and_then(|uid| view.ledger.of_uid.get(uid)) else { return false };
-    view.ledger.joins.values().filter(|j| j.source == *from && j.settings.destination == to).count() > 1
+/// Several joins from one store to the next are several paths, which the records do not tell apart.
+fn has_parallel_joins(view: &View<'_>, path: &[StoreUid], to: StoreKey) -> bool {
+    let keys = path.iter().filter_map(|uid| view.ledger.of_uid.get(uid).copied());
+    let stations: Vec<StoreKey> = keys.chain([to]).collect();
+    stations.windows(2).any(|pair| {
+        let [from, to] = pair else { return false };
+        let Some(name) = view.ledger.stores.get(to).map(|store| &store.name) else { return true };
+        view.ledger.joins.values().filter(|j| j.source == *from && j.settings.destination == *name).count()
+            > 1
+    })
 }

@@ -82,7 +82,7 @@ fn is_settled(
 ) -> bool {
     let extra = event.stored.extra.as_ref();
     let filtered = join.filters.iter().any(|f| !lets_through(f.as_deref(), view.messages, event.number));
-    let expired = event.stored.expires != 0 && event.stored.expires <= view.wall;
+    let expired = source.leaves_at(&event.stored).is_some_and(|at| at <= view.wall);
     let stopped = extra.is_some_and(|e| e.budget == Some(0));
     let Some(target) = target else { return filtered || expired || stopped };
     let known = target.has_taken(event.origin);
