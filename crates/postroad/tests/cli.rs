@@ -183,6 +183,7 @@ fn joins_are_made_paused_and_deleted() {
     assert!(broker.refuses(&["join", "create", "a", "b", "--max-hops", "-1"]).contains("[JOIN_BAD_HOPS]"));
     assert!(broker.refuses(&["join", "create", "a", "q", "--both"]).contains("[JOIN_SOURCE_IS_QUEUE]"));
     assert_eq!(names(&broker.json(&["join", "list"])), ["a->b", "b->a"]);
+    postroad_testkit::proves("JOIN-5");
 }
 
 #[test]
