@@ -1,6 +1,7 @@
 //! The command line as a whole: which commands there are, and what they have in common.
 
 use crate::commands::clients::ClientCommand;
+use crate::commands::demo::Demo;
 use crate::commands::failure::{Failure, Outcome};
 use crate::commands::operators::OperatorCommand;
 use crate::commands::print;
@@ -48,6 +49,13 @@ enum Command {
     Operators(Box<OperatorCommand>),
     #[command(flatten)]
     Clients(Box<ClientCommand>),
+    /// Start a small network of real brokers on free ports, run clients over it, and show what happened
+    ///
+    /// Example: postroad demo joins
+    Demo {
+        #[command(subcommand)]
+        what: Demo,
+    },
     /// Print a completion script for a shell
     ///
     /// Example for bash: postroad completions bash > /etc/bash_completion.d/postroad
@@ -86,6 +94,7 @@ impl Cli {
             Command::Clients(command) => return command.run(),
             Command::Serve(serve) => serve.run(),
             Command::Operators(command) => command.run(),
+            Command::Demo { what } => what.run().map_err(|error| Failure::failed(error.to_string())),
             Command::Completions { shell } => completions(shell),
         };
         match outcome {

@@ -5,6 +5,7 @@ pub(crate) mod api;
 pub(crate) mod check;
 pub(crate) mod clients;
 pub(crate) mod dead_letters;
+pub(crate) mod demo;
 pub(crate) mod events;
 pub(crate) mod failure;
 pub(crate) mod init;
