@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use crate::error::{Error, Operation};
 use crate::frame::{MARK_SIZE, Mark};
-use crate::ids::Lsn;
+use crate::ids::{Lsn, SegmentNumber};
 use crate::journal::{Batch, Chunk};
 use crate::segment::{HEADER_BLOCK, SegmentHeader};
 use crate::segments::{Segment, Segments};
+
+/// The generation of a mark that stands in a segment before its first use.
+const NO_SEGMENT: SegmentNumber = SegmentNumber(0);
 
 /// Writes batches and syncs them, when told. There is one for a journal.
 ///
@@ -66,21 +69,36 @@ impl BatchWriter {
     }
 
     /// Notes behind the last chunk that everything is synced. For when nothing waits: it is not synced itself, and the next
-    /// chunk takes its place. Does nothing where it has no room.
+    /// chunk takes its place. Where there is no room behind the last chunk, or no chunk yet, the note goes to the beginning of
+    /// a segment that is ready; if there is none, nothing is done.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::PreviousIo`].
     pub fn mark_tail(&mut self) -> Result<(), Error> {
         self.segments.check_failed()?;
         let synced = self.segments.durable();
-        let Some((segment, tail)) = &self.tail else { return Ok(()) };
-        if synced < self.written || tail + MARK_SIZE as u64 > segment.file.size {
+        if synced < self.written || synced == Lsn(0) {
             return Ok(());
+        }
+        let Some((segment, tail)) = &self.tail else { return self.mark_ready(synced) };
+        if tail + MARK_SIZE as u64 > segment.file.size {
+            return self.mark_ready(synced);
         }
         let mark =
             Mark { generation: segment.number, next: synced.next(), synced }.encode(self.segments.mask);
         let result = segment.file.file.write_at(*tail, &[IoSlice::new(&mark)]);
         self.segments.or_fail(&segment.file.name, Operation::Write, result)
+    }
+
+    /// The note at the beginning of a ready segment, where recovery looks for it too. Should the owner have begun to fill
+    /// that segment meanwhile, its first chunk is still to be written, by us, and takes the place.
+    fn mark_ready(&self, synced: Lsn) -> Result<(), Error> {
+        let ready =
+            self.segments.table().ready.first().map(|ready| (ready.name.clone(), Arc::clone(&ready.file)));
+        let Some((name, file)) = ready else { return Ok(()) };
+        let mark = Mark { generation: NO_SEGMENT, next: synced.next(), synced }.encode(self.segments.mask);
+        let result = file.write_at(HEADER_BLOCK, &[IoSlice::new(&mark)]);
+        self.segments.or_fail(&name, Operation::Write, result)
     }
 
     /// Writes chunks that lie one behind the other in one segment.

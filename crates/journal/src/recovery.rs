@@ -354,7 +354,10 @@ impl Recovery {
             stop,
             cut: self.cut.take(),
         };
-        Ok(self.into_parts(recovered, full))
+        let mut opened = self.into_parts(recovered, full);
+        // Until the first batch of this life is written, nothing else proves that what was read is synced.
+        opened.writer.mark_tail()?;
+        Ok(opened)
     }
 
     fn how_it_stopped(&self) -> Result<Stop, Error> {

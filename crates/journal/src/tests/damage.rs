@@ -201,3 +201,37 @@ fn reading_what_is_not_there_fails() {
     assert_eq!(frame_size(3), 40);
     assert!(Recovery::open(std::sync::Arc::new(disk.clone()), crate::Options::small(), super::ID).is_err());
 }
+
+/// Between a start and the first batch behind it nothing but a mark in the segment to come says what is synced.
+#[test]
+fn a_flipped_bit_before_the_first_batch_of_a_life() {
+    let disk = MemDisk::new();
+    let (mut opened, _) = open(&disk).unwrap();
+    let appended = commit(&mut opened, &[b"one", b"two"]);
+    drop(opened);
+    // The power is lost before the mark behind the batch reaches the disk, whatever the seed.
+    let disk = disk.crash(5);
+    drop(open(&disk).unwrap());
+    let disk = disk.kill();
+    let offset = appended[1].location.offset;
+    assert!(disk.flip_bit("00000001.seg", offset as usize + FRAME_HEADER, 3));
+    let flaw = Flaw::Frame { expected: Lsn(2) };
+    assert_eq!(damage_of(&disk), Damage { file: "memory/00000001.seg".into(), offset: offset.into(), flaw });
+}
+
+/// Where the last batch fills its segment, the mark stands in the next one.
+#[test]
+fn a_flipped_bit_in_a_batch_that_fills_its_segment() {
+    let disk = MemDisk::new();
+    let (mut opened, _) = open(&disk).unwrap();
+    let payload = vec![b'x'; 4096 - crate::frame::MARK_SIZE - FRAME_HEADER];
+    let appended = commit(&mut opened, &[&payload]);
+    while opened.keeper.work().unwrap() != crate::Work::Nothing {}
+    super::flush(&mut opened).unwrap();
+    drop(opened);
+    let disk = disk.kill();
+    let offset = appended[0].location.offset;
+    assert!(disk.flip_bit("00000001.seg", offset as usize + FRAME_HEADER, 0));
+    let flaw = Flaw::Frame { expected: Lsn(1) };
+    assert_eq!(damage_of(&disk), Damage { file: "memory/00000001.seg".into(), offset: offset.into(), flaw });
+}
