@@ -105,6 +105,7 @@ impl Engine {
                     store.origins.restore(origin, known);
                 }
             }
+            Record::Suspected { place, up_to } => self.apply_suspected(place, up_to),
             Record::MessageIdSeen { store, message_id, event, at } => {
                 if let Some(store) = self.store_mut(store) {
                     store.remember_message_id(&message_id, event, at, durable);
@@ -124,6 +125,16 @@ impl Engine {
         let mark = match place {
             Place::Store(store) => self.store_mut(store).map(|store| &mut store.sent_up_to),
             Place::Object(object) => self.objects.get_mut(&object).map(|object| &mut object.sent_up_to),
+        };
+        if let Some(mark) = mark {
+            *mark = up_to.max(*mark);
+        }
+    }
+
+    fn apply_suspected(&mut self, place: Place, up_to: EventId) {
+        let mark = match place {
+            Place::Store(store) => self.store_mut(store).map(|store| &mut store.sent_before_start),
+            Place::Object(object) => self.objects.get_mut(&object).map(|object| &mut object.sent_before_start),
         };
         if let Some(mark) = mark {
             *mark = up_to.max(*mark);
@@ -254,7 +265,7 @@ impl Engine {
         }
     }
 
-    /// Reads a record of the journal back. Call [`Engine::recovered`] after the last one.
+    /// Reads a record of the journal or of a [`Engine::snapshot`] back. Call [`Engine::recovered`] after the last one.
     pub fn replay(&mut self, record: Record) {
         self.replaying = true;
         self.apply(record, true);
@@ -268,18 +279,12 @@ impl Engine {
         for store in self.stores.iter_mut().flatten() {
             store.identity_proved = continues;
             store.next_id = store.next_id.max(store.reserved_below);
-            // What is stored from now on was not sent before.
-            store.sent_before_start = if continues { 0 } else { store.sent_up_to.min(store.last_id()) };
             store.last_after = Step(0);
             if let Kind::Channel(channel) = &mut store.kind {
                 channel.offered = store.next_id - 1;
             }
         }
-        for object in self.objects.values_mut() {
-            let store = self.stores.get(object.store.0 as usize).and_then(Option::as_ref);
-            let last = store.map_or(0, Store::last_id);
-            object.sent_before_start = if continues { 0 } else { object.sent_up_to.min(last) };
-        }
+        self.crashed = !continues;
         self.resume_after_replay();
     }
 }

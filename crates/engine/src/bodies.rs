@@ -106,6 +106,14 @@ impl Bodies {
         self.by_id.len()
     }
 
+    /// The messages that events on disk hold, in ascending order.
+    pub(crate) fn durable(&self) -> Vec<BodyId> {
+        let held = self.by_id.iter().filter(|(_, body)| body.durable_holders > 0);
+        let mut ids: Vec<BodyId> = held.map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// Their bytes.
     #[must_use]
     pub(crate) const fn bytes(&self) -> u64 {

@@ -145,7 +145,7 @@ impl Engine {
         }
         match self.judge(target, origin) {
             Verdict::Duplicate => {
-                self.meet_duplicate(key, target, event, origin, budget);
+                self.meet_duplicate(key, source, target, event, origin, budget);
                 Crossing::Settled
             }
             Verdict::Undecidable if self.refuses_late(target) => self.set_aside(key, source, target, event),
@@ -193,6 +193,7 @@ impl Engine {
     fn meet_duplicate(
         &mut self,
         key: JoinKey,
+        source: StoreKey,
         target: StoreKey,
         event: &StoredEvent,
         origin: Origin,
@@ -203,12 +204,9 @@ impl Engine {
         let own = store.identities.iter().any(|&(_, uid)| uid == origin.store);
         let held = if own { Some(origin.event) } else { store.by_origin.get(&origin).copied() };
         if self.has_archive(target) {
-            let mut copy = event.clone();
-            copy.id = held.unwrap_or(event.id);
-            copy.arrived = self.now.wall;
-            let extra = Extra { origin: Some(origin), ..event.extra.as_deref().cloned().unwrap_or_default() };
-            copy.extra = Some(Box::new(extra));
-            self.record_arrival(target, copy, true);
+            let extra = Some(Box::new(self.joined_extra(source, event, origin, budget)));
+            let (id, arrived) = (held.unwrap_or(event.id), self.now.wall);
+            self.record_arrival(target, StoredEvent { id, arrived, extra, ..event.clone() }, true);
         }
         if !own {
             self.raise_budget(key, target, held, budget);
@@ -322,7 +320,7 @@ impl Engine {
         }
         if needed {
             let extra = self.joined_extra(source, event, origin, budget);
-            let facts = Facts { durable: event.durable, priority: event.priority, expires: event.expires };
+            let facts = Facts::of(event);
             self.store_event(target, event.body, &facts, Some(Box::new(extra)));
         }
         Crossing::Settled
@@ -415,7 +413,7 @@ impl Engine {
         let mut extra = self.joined_extra(source, event, origin, budget);
         extra.archived = true;
         extra.archive_duplicate = duplicate;
-        let facts = Facts { durable: event.durable, priority: event.priority, expires: event.expires };
+        let facts = Facts::of(event);
         self.store_event(target, event.body, &facts, Some(Box::new(extra)));
         self.tally(key, |c| c.forwarded_total += 1);
         Crossing::Settled

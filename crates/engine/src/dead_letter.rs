@@ -96,7 +96,7 @@ impl Engine {
     ) -> bool {
         let size = self.bodies.get(event.body).map_or(0, postroad_model::message::Message::len) as u64;
         let Some(target) = self.store(grave) else { return false };
-        let durable = target.keeps_on_disk(event.durable);
+        let durable = target.keeps_on_disk(event.durable || self.bodies.on_disk(event.body));
         if self.check_size(target, size).is_err() || self.make_room(grave, durable).is_err() {
             return false;
         }
@@ -119,7 +119,8 @@ impl Engine {
         let origin = before.origin.or(origin);
         let extra = Extra { origin, dead: Some(Box::new(dead)), ..before };
         // It does not expire there: evidence must not vanish (DLQ-4).
-        let facts = Facts { durable: event.durable, priority: event.priority, expires: 0 };
+        let stays_on_disk = self.bodies.on_disk(event.body);
+        let facts = Facts { expires: 0, stays_on_disk, ..Facts::of(event) };
         self.store_event(grave, event.body, &facts, Some(Box::new(extra)));
         true
     }

@@ -87,6 +87,8 @@ pub struct Engine {
     pub(crate) now: Now,
     /// The disk has no room for more (DESIGN 7.3): what adds to it is refused, what takes from it goes on.
     pub(crate) disk_full: bool,
+    /// This start continues no clean stop.
+    pub(crate) crashed: bool,
     /// True while records of the journal are read back.
     pub(crate) replaying: bool,
     entropy: Entropy,
@@ -126,6 +128,7 @@ impl Engine {
             conns: BTreeMap::new(),
             now: Now::default(),
             disk_full: false,
+            crashed: false,
             replaying: false,
             entropy: Entropy::new(seed),
             tasks: VecDeque::new(),
@@ -394,7 +397,7 @@ fn half(seed: &[u8; 16], from: usize) -> [u8; 8] {
 }
 
 /// A bijective mixing of 64 bits (splitmix64's finaliser): no two counters give the same word.
-const fn mix(mut x: u64) -> u64 {
+pub(crate) const fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

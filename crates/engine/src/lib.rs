@@ -40,6 +40,7 @@ mod ready;
 mod resolve;
 mod room;
 mod slots;
+mod snapshot;
 mod store;
 mod taker;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::taker::Source;
 use postroad_model::id::{JoinKey, ObjectKey, StoreKey};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::{BrokerSettings, QueueSettings};
-use postroad_record::{MadeBy, Record, StoreDefinition};
+use postroad_record::{MadeBy, Place, Record, StoreDefinition};
 
 impl Engine {
     /// The settings that a start brings; call it before the first command.
@@ -26,7 +26,26 @@ impl Engine {
             self.record(Record::BrokerCreated { id }, true);
         }
         self.dead_letter_queue();
+        if std::mem::take(&mut self.crashed) {
+            self.suspect_deliveries();
+        }
         self.end_step();
+    }
+
+    /// After a crash everything that may have been sent comes flagged redelivered, also after further clean stops
+    /// (AK-10). What is stored from now on was not sent before.
+    fn suspect_deliveries(&mut self) {
+        let stores = self.all_stores().map(|s| {
+            (Place::Store(s.key), s.sent_up_to.min(s.last_id()), s.sent_before_start)
+        });
+        let objects = self.objects.values().map(|o| {
+            let last = self.store(o.store).map_or(0, Store::last_id);
+            (Place::Object(o.key), o.sent_up_to.min(last), o.sent_before_start)
+        });
+        let suspects: Vec<_> = stores.chain(objects).filter(|(_, up_to, known)| up_to > known).collect();
+        for (place, up_to, _) in suspects {
+            self.record(Record::Suspected { place, up_to }, true);
+        }
     }
 
     /// The broker's dead-letter queue, made if it is not there.

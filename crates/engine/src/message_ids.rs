@@ -32,7 +32,7 @@ impl MessageIds {
 
     /// Remembers a message-id, and forgets those that are older than the window.
     pub(crate) fn remember(&mut self, message_id: &str, seen: Seen, window_ms: u64) {
-        if self.seen.get(message_id) == Some(&seen) {
+        if self.seen.get(message_id).is_some_and(|known| *known == seen || known.at > seen.at) {
             // A checkpoint says it twice: by itself and with the event.
             return;
         }

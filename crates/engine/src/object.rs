@@ -25,6 +25,8 @@ pub(crate) struct Object {
     pub name: String,
     /// Its settings.
     pub settings: NamedObjectSettings,
+    /// The first event that it was to have when it was created.
+    pub begin: EventId,
     /// The lowest event still owed, as it is on disk.
     pub low: EventId,
     /// Who made it.
@@ -85,6 +87,7 @@ impl Object {
             owner,
             name,
             settings,
+            begin: low,
             low,
             made_by,
             skipped: 0,
@@ -258,7 +261,8 @@ impl Engine {
         for &id in finished.iter().filter(|&&id| id >= low) {
             push_id(&mut done, id);
         }
-        let on_disk = |id: &EventId| store.log.get(*id).is_some_and(|e| e.on_disk);
+        // What is gone may come back with a crash that takes back its removal.
+        let on_disk = |id: &EventId| store.log.get(*id).map_or(*id < store.durable_next, |e| e.on_disk);
         let persistent = self.objects.get(&object).is_some_and(|o| o.settings.persistent);
         let durable = persistent && finished.iter().any(on_disk);
         self.record(Record::ObjectMoved { object, low, done }, durable);

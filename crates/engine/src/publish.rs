@@ -39,6 +39,20 @@ pub(crate) struct Facts {
     pub(crate) durable: bool,
     pub(crate) priority: u8,
     pub(crate) expires: WallMs,
+    /// It was on disk where it comes from, and is not to leave it, whatever its sender said.
+    pub(crate) stays_on_disk: bool,
+}
+
+impl Facts {
+    /// The facts of an event that goes on to another store.
+    pub(crate) const fn of(event: &StoredEvent) -> Self {
+        Self {
+            durable: event.durable,
+            priority: event.priority,
+            expires: event.expires,
+            stays_on_disk: false,
+        }
+    }
 }
 
 impl Engine {
@@ -211,6 +225,7 @@ impl Engine {
             durable: options.durable.unwrap_or(message.durable),
             priority: options.priority.unwrap_or(message.priority).min(9),
             expires: by_sender.or(by_default).unwrap_or(0),
+            stays_on_disk: false,
         }
     }
 
@@ -269,7 +284,7 @@ impl Engine {
     ) -> EventId {
         let Some(store) = self.store(key) else { return 0 };
         let id = store.next_id;
-        let durable = store.keeps_on_disk(facts.durable);
+        let durable = store.keeps_on_disk(facts.durable || facts.stays_on_disk);
         let numbered_in_memory = !durable && store.owner.is_none() && id >= store.reserved_below;
         if numbered_in_memory {
             self.record(Record::IdsReserved { store: key, below: id + RESERVED_IDS }, true);

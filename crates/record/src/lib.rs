@@ -313,6 +313,13 @@ pub enum Record {
         /// What.
         known: KnownOrigins,
     },
+    /// Deliveries up to this id may have been sent before a stop that was not clean (AK-10).
+    Suspected {
+        /// From where.
+        place: Place,
+        /// The highest id that may have been sent.
+        up_to: EventId,
+    },
     /// A message-id was seen by a store that recognises repeated ones (DUP-11); in checkpoints.
     MessageIdSeen {
         /// By which store.

@@ -270,7 +270,7 @@ impl Engine {
         // Past what it was offered and did not want, a join stands at the tail, whatever its durable cursor says.
         let offered = store.channel()?.offered;
         let cursor = match self.readers.get(join.reader)?.position {
-            _ if join.settings.archive => join.cursor,
+            _ if join.settings.archive => join.passed,
             Position::Tail => offered.max(join.cursor),
             Position::Behind(at) => at.saturating_sub(1).max(join.cursor),
         };

@@ -120,9 +120,27 @@ impl Broker {
         broker
     }
 
-    /// Loses everything that is not on disk, and starts again.
+    /// Loses everything that is not on disk, and starts again. If all was on disk the state must be the same.
     pub(super) fn crash(&mut self) {
+        if self.unsynced.is_empty() {
+            self.check_digest();
+        }
         self.start(false);
+    }
+
+    /// Replaying the journal, or a snapshot, gives the durable state that there is.
+    pub(super) fn check_digest(&mut self) {
+        self.sync();
+        let digest = |steps: &[Vec<u8>]| {
+            let mut engine = replayed(&self.settings, steps, [99; 16], false);
+            engine.run(self.now, 0);
+            engine.digest()
+        };
+        let mut snapshot = Vec::new();
+        self.engine.snapshot(&mut |piece| snapshot.push(piece.to_vec()));
+        let held = self.engine.digest();
+        assert_eq!(digest(&self.synced), held, "replay of the journal");
+        assert_eq!(digest(&snapshot), held, "replay of a snapshot");
     }
 
     /// Ends every connection, syncs, and starts again with the proof that nothing else wrote to the folder.
@@ -130,7 +148,7 @@ impl Broker {
         for conn in std::mem::take(&mut self.clients).into_values() {
             self.handle(Command::Disconnect { conn: ConnId(conn) });
         }
-        self.sync();
+        self.check_digest();
         self.start(true);
     }
 

@@ -187,6 +187,25 @@ fn a_loop_ends_at_the_first_store_that_knows_the_event() {
 }
 
 #[test]
+fn a_loop_stays_quiet_over_a_crash() {
+    for mem in ["", "{mem}"] {
+        check(&format!(
+            "channel c0
+             channel c1
+             join c0->c1 split_horizon=false
+             join c1->c0 split_horizon=false
+             publish c0 1..20{mem}
+             view c0 depth=20
+             crash
+             publish c1 21..40{mem}
+             view c0 depth={depth}
+             view c1 depth={depth}",
+            depth = if mem.is_empty() { 40 } else { 20 }
+        ));
+    }
+}
+
+#[test]
 fn several_paths_deliver_once() {
     let diamond = "channel a
          channel b

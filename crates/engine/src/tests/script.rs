@@ -64,6 +64,9 @@ pub(crate) fn continue_with(broker: &mut Broker, script: &str) {
             (Ok(()), Some(code)) => panic!("{at}\nnot refused with {code}"),
         }
     }
+    if broker.auto_sync {
+        broker.check_digest();
+    }
 }
 
 fn one_line(broker: &mut Broker, line: &str, at: &str) -> Done {

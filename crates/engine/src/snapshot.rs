@@ -1,0 +1,248 @@
+//! The durable state as records: for checkpoints, and as a digest that shows whether two engines hold the same.
+
+use crate::engine::Engine;
+use crate::join::Join;
+use crate::log::Entry;
+use crate::object::Object;
+use crate::reader::Reader;
+use crate::store::{Kind, Store};
+use postroad_model::id::EventId;
+use postroad_model::settings::JoinSettings;
+use postroad_record::{IdRange, Place, Record, Removal};
+use std::iter::Peekable;
+
+/// Bytes after which a piece of a snapshot is given out.
+const PIECE: usize = 1 << 20;
+
+/// How the position of a named object is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// As it is.
+    Plain,
+    /// Alike for all positions that owe the same events on disk.
+    Canonical,
+}
+
+impl Engine {
+    /// Gives out the durable state as payloads of steps, each of whole records and of about 1 MiB, larger only where one
+    /// message is. Replaying them in order, then [`Engine::recovered`], rebuilds the state; without the last of them it
+    /// is incomplete.
+    pub fn snapshot(&self, emit: &mut dyn FnMut(&[u8])) {
+        let mut piece = Vec::with_capacity(PIECE);
+        self.durable_records(Form::Plain, &mut |record| {
+            postroad_record::append(&record, &mut piece);
+            if piece.len() >= PIECE {
+                emit(&piece);
+                piece.clear();
+            }
+        });
+        if !piece.is_empty() {
+            emit(&piece);
+        }
+    }
+
+    /// A hash over the durable state: two engines that were told the same time have the same digest exactly if a crash
+    /// of either would leave the same.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let (mut digest, mut bytes) = (0u64, Vec::new());
+        self.durable_records(Form::Canonical, &mut |record| {
+            bytes.clear();
+            postroad_record::append(&record, &mut bytes);
+            for chunk in bytes.chunks(8) {
+                let word = chunk.iter().fold(u64::from(chunk.len() < 8), |word, byte| word << 8 | u64::from(*byte));
+                digest = crate::engine::mix(digest ^ word);
+            }
+        });
+        digest
+    }
+
+    fn durable_records(&self, form: Form, visit: &mut dyn FnMut(Record)) {
+        if self.broker_id != [0; 16] {
+            visit(Record::BrokerCreated { id: self.broker_id });
+        }
+        let stores: Vec<&Store> = self.all_stores().filter(|store| store.owner.is_none()).collect();
+        for store in &stores {
+            visit_store(store, visit);
+            if store.remembers_on_disk() {
+                visit_memory(store, self.now.wall, visit);
+            }
+        }
+        for object in self.objects.values().filter(|object| object.settings.persistent) {
+            visit(object_created(object));
+        }
+        for join in self.joins.values() {
+            self.visit_join(join, visit);
+        }
+        for id in self.bodies.durable() {
+            if let Some(message) = self.bodies.get(id) {
+                let (annotations, bytes) = (message.annotations_len(), message.bytes().clone());
+                visit(Record::Body { id, annotations, bytes });
+            }
+        }
+        for store in stores {
+            visit_events(store, visit);
+            self.visit_reoffers(store, visit);
+        }
+        for object in self.objects.values().filter(|object| object.settings.persistent) {
+            self.visit_object(object, form, visit);
+        }
+    }
+
+    /// A join was created with its oldest filter that still matters, and changed since.
+    fn visit_join(&self, join: &Join, visit: &mut dyn FnMut(Record)) {
+        let text = |filter: &Option<postroad_selector::Selector>| filter.as_ref().map(|f| f.source().to_owned());
+        let mut filters: Vec<Option<String>> = join.old_filters.iter().map(|(_, filter)| text(filter)).collect();
+        filters.push(join.settings.filter.clone());
+        let mut settings = filters.into_iter().map(|filter| JoinSettings { filter, ..join.settings.clone() });
+        if let Some(settings) = settings.next() {
+            let (name, source, cursor, made_by) = (join.name.clone(), join.source, join.cursor, join.made_by);
+            visit(Record::JoinCreated { join: join.key, name, source, settings, cursor, made_by });
+        }
+        for (settings, &(filter_from, _)) in settings.zip(&join.old_filters) {
+            visit(Record::JoinAltered { join: join.key, settings, filter_from });
+        }
+    }
+
+    /// Events to be offered again over some of the joins of a store.
+    fn visit_reoffers(&self, store: &Store, visit: &mut dyn FnMut(Record)) {
+        let joins = || store.joins_out.iter().filter_map(|key| self.joins.get(key));
+        let mut events: Vec<EventId> = joins().flat_map(|join| join.reoffers.iter().copied()).collect();
+        events.sort_unstable();
+        events.dedup();
+        for event in events {
+            let Some(entry) = store.log.get(event).filter(|entry| entry.on_disk) else { continue };
+            let budget = entry.event.extra.as_ref().and_then(|extra| extra.budget);
+            visit(Record::BudgetRaised { store: store.key, event, budget, reoffer: true });
+            for join in joins().filter(|join| !join.reoffers.contains(&event)) {
+                visit(Record::Reoffered { join: join.key, event });
+            }
+        }
+    }
+
+    fn visit_object(&self, object: &Object, form: Form, visit: &mut dyn FnMut(Record)) {
+        let (Some(reader), Some(store)) = (self.readers.get(object.reader), self.store(object.store)) else {
+            return;
+        };
+        let key = object.key;
+        let (low, done) = match form {
+            Form::Plain => (object.low, reader.done.iter().collect()),
+            Form::Canonical => self.canonical_position(object, reader, store),
+        };
+        visit(Record::ObjectMoved { object: key, low, done });
+        if object.skipped > 0 {
+            visit(Record::ObjectSkipped { object: key, total: object.skipped });
+        }
+        visit_marks(Place::Object(key), object.sent_up_to, object.sent_before_start, visit);
+        for (&event, &(failed, counted)) in &reader.attempts {
+            let owed = event >= object.low && !reader.done.contains(event);
+            if owed && store.log.get(event).is_some_and(|entry| entry.on_disk) {
+                visit(Record::Attempted { place: Place::Object(key), event, failed, counted });
+            }
+        }
+    }
+
+    /// The first event on disk that an object owes, and what it finished of those above it.
+    fn canonical_position(&self, object: &Object, reader: &Reader, store: &Store) -> (EventId, Vec<IdRange>) {
+        let (mut low, mut done) = (None, Vec::new());
+        let mut at = object.low;
+        while let Some(entry) = store.log.first_from(at) {
+            let id = entry.event.id;
+            at = id + 1;
+            let wanted = self.reader_matches(object.reader, id) && !self.is_own(object.reader, id);
+            if !entry.on_disk || !wanted {
+                continue;
+            }
+            if !reader.done.contains(id) {
+                low = low.or(Some(id));
+            } else if low.is_some() {
+                crate::ranges::push_id(&mut done, id);
+            }
+        }
+        (low.unwrap_or_else(|| object.low.max(store.horizon())), done)
+    }
+}
+
+/// What a store is.
+fn visit_store(store: &Store, visit: &mut dyn FnMut(Record)) {
+    let mut identities = store.identities.iter();
+    let Some(&(_, uid)) = identities.next() else { return };
+    let (key, name, definition, made_by) = (store.key, store.name.to_string(), store.definition(), store.made_by);
+    visit(Record::StoreCreated { store: key, uid, name, definition, made_by });
+    for &(from, uid) in identities {
+        visit(Record::StoreUidRenewed { store: key, uid, from });
+    }
+    visit(Record::IdsReserved { store: key, below: store.horizon() });
+}
+
+/// What a store remembers of what it took.
+fn visit_memory(store: &Store, now: u64, visit: &mut dyn FnMut(Record)) {
+    for (origin, known) in store.origins.known() {
+        visit(Record::OriginsKnown { store: store.key, origin, known });
+    }
+    for (message_id, seen) in store.message_ids.durable(now, store.publisher_dedupe_window()) {
+        let (message_id, event, at) = (message_id.to_owned(), seen.event, seen.at);
+        visit(Record::MessageIdSeen { store: store.key, message_id, event, at });
+    }
+}
+
+/// The events of a store, those that are held for its joins, and its arrivals.
+fn visit_events(store: &Store, visit: &mut dyn FnMut(Record)) {
+    let key = store.key;
+    let spooled = || store.spool.values().filter(|entry| entry.on_disk);
+    for entry in merged(store.log.iter().filter(|entry| entry.on_disk).peekable(), spooled().peekable()) {
+        visit(Record::Stored { store: key, event: entry.event.clone() });
+    }
+    let mut ids: Vec<IdRange> = Vec::new();
+    for entry in spooled() {
+        crate::ranges::push_id(&mut ids, entry.event.id);
+    }
+    if !ids.is_empty() {
+        visit(Record::Removed { store: key, ids, why: Removal::Evicted, kept: true });
+    }
+    for arrival in store.arrivals.iter().filter(|arrival| arrival.on_disk) {
+        let (number, event, duplicate) = (arrival.number, arrival.event.clone(), arrival.duplicate);
+        visit(Record::Arrived { store: key, arrival: number, event, duplicate });
+    }
+    if let Kind::Channel(_) = store.kind {
+        return;
+    }
+    visit_marks(Place::Store(key), store.sent_up_to, store.sent_before_start, visit);
+    for entry in store.log.iter().filter(|entry| entry.on_disk && entry.failed > 0) {
+        let (event, failed, counted) = (entry.event.id, entry.failed, entry.counted);
+        visit(Record::Attempted { place: Place::Store(key), event, failed, counted });
+    }
+}
+
+fn visit_marks(place: Place, sent: EventId, suspected: EventId, visit: &mut dyn FnMut(Record)) {
+    if sent > 0 {
+        visit(Record::Sent { place, up_to: sent });
+    }
+    if suspected > 0 {
+        visit(Record::Suspected { place, up_to: suspected });
+    }
+}
+
+fn object_created(object: &Object) -> Record {
+    Record::ObjectCreated {
+        object: object.key,
+        store: object.store,
+        owner: object.owner.clone(),
+        name: object.name.clone(),
+        settings: object.settings.clone(),
+        low: object.begin,
+        made_by: object.made_by,
+    }
+}
+
+/// Two lists of entries in ascending id as one.
+fn merged<'a>(
+    mut left: Peekable<impl Iterator<Item = &'a Entry>>,
+    mut right: Peekable<impl Iterator<Item = &'a Entry>>,
+) -> impl Iterator<Item = &'a Entry> {
+    std::iter::from_fn(move || match (left.peek(), right.peek()) {
+        (Some(l), Some(r)) if l.event.id > r.event.id => right.next(),
+        (Some(_), _) => left.next(),
+        (None, _) => right.next(),
+    })
+}
