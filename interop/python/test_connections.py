@@ -273,5 +273,5 @@ def test_passwords_are_checked(make_broker):
     broker = make_broker('[security]\nmode = "secure"\n\n[[user]]\nname = "u"\npassword = "secret"\n')
     client = Client(broker.amqp_port, user="u", password="secret")
     client.close()
-    with pytest.raises((Refused, ConnectionError, TimeoutError)):
+    with pytest.raises(ConnectionError):
         Client(broker.amqp_port, user="u", password="wrong")

@@ -105,7 +105,9 @@ class Client:
 
     def _receive(self, timeout):
         capacity = self.transport.capacity()
-        if capacity <= 0:
+        if capacity < 0:
+            raise ConnectionError(f"the connection failed: {self.transport.condition}")
+        if capacity == 0:
             return False
         self.socket.settimeout(timeout)
         try:
@@ -116,8 +118,6 @@ class Client:
             self.transport.close_tail()
             raise ConnectionError("the broker closed the socket")
         self.transport.push(data)
-        if self.transport.closed:
-            raise ConnectionError(f"the connection failed: {self.transport.condition}")
         return True
 
     def wait(self, condition, what, timeout=PATIENCE_S):
