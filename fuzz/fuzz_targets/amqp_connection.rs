@@ -5,7 +5,7 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use postroad_amqp::InitiateSasl;
-use postroad_fuzz::frames::{Piece, Writer};
+use postroad_fuzz::frames::{All, Piece, Writer};
 use postroad_fuzz::user::{User, check_written};
 
 #[derive(Arbitrary, Debug)]
@@ -13,8 +13,16 @@ struct Case {
     side: Side,
     /// Begin with an ordinary `open` and `begin`.
     polite: bool,
-    batches: Vec<Vec<Piece>>,
     wait: u16,
+    batches: All<Batch>,
+}
+
+/// What comes at once.
+#[derive(Arbitrary, Debug)]
+enum Batch {
+    One(Piece),
+    Two(Piece, Piece),
+    Some(Vec<Piece>),
 }
 
 #[derive(Arbitrary, Debug)]
@@ -48,9 +56,15 @@ fuzz_target!(|case: Case| {
         user.start();
     }
     let mut writer = Writer::default();
-    for batch in &case.batches {
+    for batch in &case.batches.0 {
         let mut bytes = Vec::new();
-        batch.iter().for_each(|piece| writer.put(piece, &mut bytes));
+        match batch {
+            Batch::One(piece) => writer.put(piece, &mut bytes),
+            Batch::Two(first, second) => {
+                [first, second].iter().for_each(|piece| writer.put(piece, &mut bytes))
+            }
+            Batch::Some(pieces) => pieces.iter().for_each(|piece| writer.put(piece, &mut bytes)),
+        }
         came += bytes.len();
         match case.side {
             Side::AcceptingSlowly => bytes.iter().for_each(|byte| user.take(&[*byte])),

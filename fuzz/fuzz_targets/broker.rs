@@ -5,7 +5,7 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use postroad_fuzz::broker::{Broker, check_that_it_serves};
-use postroad_fuzz::frames::{Piece, Writer, greeting};
+use postroad_fuzz::frames::{All, Piece, Writer, greeting};
 use postroad_fuzz::user::check_written;
 
 /// More than inputs of a few kilobytes can make the broker write, whatever is sent again.
@@ -15,16 +15,18 @@ const MAX_WRITTEN: usize = 8 << 20;
 struct Case {
     /// Begin with an ordinary `open` and `begin`.
     polite: [bool; 2],
-    steps: Vec<Step>,
     cut: [bool; 2],
+    steps: All<Step>,
 }
 
 #[derive(Arbitrary, Debug)]
 enum Step {
-    /// The first client writes.
-    First(Vec<Piece>),
-    /// The second client writes.
-    Second(Vec<Piece>),
+    /// The first client writes, and the broker works.
+    First(Piece),
+    /// The second client writes, and the broker works.
+    Second(Piece),
+    /// A client writes, and more comes before the broker works.
+    Both(Piece, Piece),
     /// Milliseconds pass.
     Wait(u16),
     /// A client's socket is cut, and it comes back.
@@ -35,10 +37,15 @@ fuzz_target!(|case: Case| {
     let mut broker = Broker::new();
     let mut clients =
         [Client::connect(&mut broker, case.polite[0]), Client::connect(&mut broker, case.polite[1])];
-    for step in &case.steps {
+    for step in &case.steps.0 {
         match step {
-            Step::First(pieces) => clients[0].write(&mut broker, pieces),
-            Step::Second(pieces) => clients[1].write(&mut broker, pieces),
+            Step::First(piece) => clients[0].write(&mut broker, piece),
+            Step::Second(piece) => clients[1].write(&mut broker, piece),
+            Step::Both(first, second) => {
+                clients[0].write(&mut broker, first);
+                clients[0].write(&mut broker, second);
+                clients[1].write(&mut broker, second);
+            }
             Step::Wait(ms) => broker.wait((*ms).into()),
             Step::Cut(which) => {
                 let which = usize::from(*which);
@@ -74,9 +81,9 @@ impl Client {
         Self { no, writer: Writer::default() }
     }
 
-    fn write(&mut self, broker: &mut Broker, pieces: &[Piece]) {
+    fn write(&mut self, broker: &mut Broker, piece: &Piece) {
         let mut bytes = Vec::new();
-        pieces.iter().for_each(|piece| self.writer.put(piece, &mut bytes));
+        self.writer.put(piece, &mut bytes);
         broker.write(self.no, &bytes);
     }
 }

@@ -3,12 +3,13 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use postroad_fuzz::frames::All;
 use postroad_selector::{Properties, Selector, SelectorIndex, Value};
 
 #[derive(Arbitrary, Debug)]
 struct Case {
-    sources: Vec<Vec<Word>>,
     message: Message,
+    words: All<Word>,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -18,7 +19,10 @@ struct Message([Owned; 4]);
 #[derive(Arbitrary, Debug)]
 enum Word {
     Known(u8),
+    KnownThenName(u8, u8),
     Name(u8),
+    /// The words behind it are another selector's.
+    Next,
     Long(i64),
     Double(f64),
     Literal(String),
@@ -58,10 +62,16 @@ impl Properties for Message {
     }
 }
 
+fn pick<'a>(words: &[&'a str], which: u8) -> &'a str {
+    words[usize::from(which) % words.len()]
+}
+
 fn source(words: &[Word]) -> String {
     let words = words.iter().map(|word| match word {
-        Word::Known(which) => KNOWN[usize::from(*which) % KNOWN.len()].to_owned(),
-        Word::Name(which) => NAMES[usize::from(*which) % NAMES.len()].to_owned(),
+        Word::Known(which) => pick(&KNOWN, *which).to_owned(),
+        Word::KnownThenName(known, name) => format!("{} {}", pick(&KNOWN, *known), pick(&NAMES, *name)),
+        Word::Name(which) => pick(&NAMES, *which).to_owned(),
+        Word::Next => String::new(),
         Word::Long(value) => value.to_string(),
         Word::Double(value) => format!("{value:?}"),
         Word::Literal(text) => format!("'{}'", text.replace('\'', "''")),
@@ -73,7 +83,7 @@ fn source(words: &[Word]) -> String {
 fuzz_target!(|case: Case| {
     let mut index = SelectorIndex::default();
     let mut expected = Vec::new();
-    for (key, words) in case.sources.iter().enumerate() {
+    for (key, words) in case.words.0.split(|word| matches!(word, Word::Next)).enumerate() {
         let text = source(words);
         match Selector::parse(&text) {
             Ok(selector) => {

@@ -1,6 +1,6 @@
 //! Frames with a structure: channels, handles and ids are small, so that they often mean something.
 
-use arbitrary::Arbitrary;
+use arbitrary::{Arbitrary, Unstructured};
 use bytes::Bytes;
 use postroad_amqp_codec::frame::{ProtocolHeader, write_empty_frame, write_frame, write_sasl_frame};
 use postroad_amqp_codec::message::{Body, Header, Message, MessageId, Properties};
@@ -14,6 +14,23 @@ use postroad_amqp_codec::terminus::{
     Coordinator, Source, Target, TargetKind, TerminusDurability, TerminusExpiryPolicy,
 };
 use postroad_amqp_codec::{AmqpError, Encode, Fields, Map, Symbol, Value};
+
+/// Everything that the input still has to say, a few hundred things at the most. (A plain vector ends after one or two:
+/// before each element a bit is asked whether there is one.)
+#[derive(Clone, Debug)]
+pub struct All<T>(pub Vec<T>);
+
+const MAX_ALL: usize = 300;
+
+impl<'a, T: Arbitrary<'a>> Arbitrary<'a> for All<T> {
+    fn arbitrary(input: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let mut all = Vec::new();
+        while !input.is_empty() && all.len() < MAX_ALL {
+            all.push(T::arbitrary(input)?);
+        }
+        Ok(Self(all))
+    }
+}
 
 /// Something that a peer writes.
 #[derive(Arbitrary, Clone, Debug)]

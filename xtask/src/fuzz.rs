@@ -16,7 +16,8 @@ const CARGO_FUZZ: &str = "0.13.2";
 const DEFAULT_SECONDS: u64 = 60;
 
 /// What the fuzzer is held to: an input that takes longer, or more memory, or asks for so much at once, is a finding.
-const LIMITS: [&str; 4] = ["-timeout=10", "-rss_limit_mb=2048", "-malloc_limit_mb=256", "-max_len=8192"];
+const LIMITS: [&str; 5] =
+    ["-timeout=10", "-rss_limit_mb=2048", "-malloc_limit_mb=256", "-max_len=8192", "-len_control=0"];
 
 /// Runs `TARGET [--seconds N]`; an input that breaks the target fails the command.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String], report: &mut Report) -> Result<(), String> {
