@@ -22,7 +22,9 @@ impl Engine {
             Record::StoreCreated { store, uid, name, definition, made_by } => {
                 self.insert_store(Store::new(store, uid, &name, definition, made_by));
             }
-            Record::StoreAltered { store, definition, made_by } => self.alter_store(store, definition, made_by),
+            Record::StoreAltered { store, definition, made_by } => {
+                self.alter_store(store, definition, made_by);
+            }
             Record::StoreDeleted { store } => self.drop_store(store),
             Record::StoreUidRenewed { store, uid, from } => self.renew_uid(store, uid, from),
             Record::IdsReserved { store, below } => {
@@ -134,7 +136,9 @@ impl Engine {
     fn apply_suspected(&mut self, place: Place, up_to: EventId) {
         let mark = match place {
             Place::Store(store) => self.store_mut(store).map(|store| &mut store.sent_before_start),
-            Place::Object(object) => self.objects.get_mut(&object).map(|object| &mut object.sent_before_start),
+            Place::Object(object) => {
+                self.objects.get_mut(&object).map(|object| &mut object.sent_before_start)
+            }
         };
         if let Some(mark) = mark {
             *mark = up_to.max(*mark);

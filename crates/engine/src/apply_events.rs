@@ -60,8 +60,11 @@ impl Engine {
     pub(crate) fn apply_removed(&mut self, key: StoreKey, ids: &[IdRange], kept: bool) {
         for &(first, last) in ids {
             let mut at = first;
-            while let Some(id) =
-                self.store(key).and_then(|s| s.log.first_from(at)).map(|e| e.event.id).filter(|&id| id <= last)
+            while let Some(id) = self
+                .store(key)
+                .and_then(|s| s.log.first_from(at))
+                .map(|e| e.event.id)
+                .filter(|&id| id <= last)
             {
                 self.remove_one(key, id, kept);
                 at = id + 1;
@@ -154,7 +157,8 @@ impl Engine {
         while let Some(store) = self.store_mut(key) {
             // What is on disk goes when a restart would not look for it again.
             let gone = |a: &Arrival| a.number <= if a.on_disk { cursor } else { passed };
-            let Some(arrival) = store.arrivals.front().is_some_and(gone).then(|| store.arrivals.pop_front()).flatten()
+            let Some(arrival) =
+                store.arrivals.front().is_some_and(gone).then(|| store.arrivals.pop_front()).flatten()
             else {
                 return;
             };

@@ -142,7 +142,9 @@ impl Engine {
 
     /// Takes a reader out of the channel's index of readers at the tail.
     pub(crate) fn leave_tail(&mut self, key: ReaderKey) {
-        let Some(reader) = self.readers.get(key).filter(|reader| reader.position == Position::Tail) else { return };
+        let Some(reader) = self.readers.get(key).filter(|reader| reader.position == Position::Tail) else {
+            return;
+        };
         let (store, filter, who) = (reader.store, reader.filter.clone(), reader.who);
         if let Who::Join(join) = who {
             self.count_kept_back(join, store);
@@ -251,7 +253,9 @@ impl Engine {
         }
         let Some(state) = self.store_mut(store) else { return false };
         let last = state.last_id();
-        let Some(channel) = state.channel_mut().filter(|channel| channel.offered < last) else { return false };
+        let Some(channel) = state.channel_mut().filter(|channel| channel.offered < last) else {
+            return false;
+        };
         channel.readers.draining.insert(key);
         self.schedule(Task::FanOut(store));
         true

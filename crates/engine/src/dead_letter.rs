@@ -181,7 +181,7 @@ impl Engine {
 
     /// Puts an event that time or capacity removes into the store's dead event store, if it has one and is not one
     /// itself (5.1).
-    pub(crate) fn to_dead_event_store(&mut self, key: StoreKey, entry: &Entry, cause: &Cause) {
+    pub(crate) fn lay_out(&mut self, key: StoreKey, entry: &Entry, cause: &Cause) {
         let Some(store) = self.store(key) else { return };
         let expiry_queue = store
             .queue()

@@ -234,7 +234,8 @@ impl Engine {
     /// Forwards a batch over a join; whether there is more to do.
     pub(crate) fn run_join(&mut self, key: JoinKey) -> bool {
         let Some(join) = self.joins.get(&key) else { return false };
-        let (batch, source, archive) = (join.settings.batch.clamp(1, MAX_BATCH), join.source, join.settings.archive);
+        let (batch, source, archive) =
+            (join.settings.batch.clamp(1, MAX_BATCH), join.source, join.settings.archive);
         let target = match self.join_ready(key) {
             Ok(target) => target,
             Err(stop) => {
@@ -276,7 +277,9 @@ impl Engine {
         let (archive, may_miss) = (join.settings.archive, join.settings.allow_missing && !join.was_bound);
         let settings = join.settings.clone();
         match self.find_destination(&settings) {
-            Some(store) if archive && !self.store(store).is_some_and(Store::is_queue) => Err(Stop::DestinationKind),
+            Some(store) if archive && !self.store(store).is_some_and(Store::is_queue) => {
+                Err(Stop::DestinationKind)
+            }
             Some(store) => {
                 if let Some(join) = self.joins.get_mut(&key) {
                     join.was_bound = true;
@@ -450,7 +453,8 @@ impl Engine {
     /// Deletes a join, and answers whoever waits for that; how many events it had not forwarded.
     pub(crate) fn delete_join_now(&mut self, key: JoinKey) -> u64 {
         let not_forwarded = self.join_backlog(key);
-        let waiting = self.joins.get_mut(&key).and_then(|join| Some((join.draining.take()?, join.name.clone())));
+        let waiting =
+            self.joins.get_mut(&key).and_then(|join| Some((join.draining.take()?, join.name.clone())));
         self.record(Record::JoinDeleted { join: key }, true);
         if let Some((reply, name)) = waiting {
             self.answer_operator(reply, Ok(Response::JoinDeleted { name, not_forwarded }));

@@ -35,9 +35,9 @@ impl Engine {
     /// After a crash everything that may have been sent comes flagged redelivered, also after further clean stops
     /// (AK-10). What is stored from now on was not sent before.
     fn suspect_deliveries(&mut self) {
-        let stores = self.all_stores().map(|s| {
-            (Place::Store(s.key), s.sent_up_to.min(s.last_id()), s.sent_before_start)
-        });
+        let stores = self
+            .all_stores()
+            .map(|s| (Place::Store(s.key), s.sent_up_to.min(s.last_id()), s.sent_before_start));
         let objects = self.objects.values().map(|o| {
             let last = self.store(o.store).map_or(0, Store::last_id);
             (Place::Object(o.key), o.sent_up_to.min(last), o.sent_before_start)

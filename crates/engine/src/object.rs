@@ -284,7 +284,8 @@ impl Engine {
             let Who::Object(object) = reader.who else { continue };
             let waits =
                 matches!(reader.position, Position::Behind(at) if at <= id) && !reader.done.contains(id);
-            let owed = matches!(reader.owed().get(&id), Some(Owed::Returned(_))) || reader.passed.contains(id);
+            let owed =
+                matches!(reader.owed().get(&id), Some(Owed::Returned(_))) || reader.passed.contains(id);
             if (waits && self.reader_matches(key, id) && !self.is_own(key, id)) || owed {
                 let Some(state) = self.objects.get(&object) else { continue };
                 let (total, durable) = (state.skipped + 1, state.settings.persistent);

@@ -47,7 +47,8 @@ impl Origins {
 
     /// Remembers what a checkpoint knows of an origin store.
     pub(crate) fn restore(&mut self, store: StoreUid, known: KnownOrigins) {
-        let mut taken = Taken { newest: known.newest, forgotten_below: known.forgotten_below, ..Taken::default() };
+        let mut taken =
+            Taken { newest: known.newest, forgotten_below: known.forgotten_below, ..Taken::default() };
         for (first, last) in known.full {
             taken.full.insert(first, last);
         }
@@ -186,7 +187,9 @@ impl Ids {
     fn to_record(&self) -> record::Ids {
         match self {
             Self::Run(first, last) => record::Ids::Run(*first, *last),
-            Self::Bits(words) => record::Ids::Bits(words.iter().flat_map(|word| word.to_le_bytes()).collect()),
+            Self::Bits(words) => {
+                record::Ids::Bits(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+            }
         }
     }
 

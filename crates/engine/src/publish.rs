@@ -263,7 +263,6 @@ impl Engine {
         (!extra.is_empty()).then(|| Box::new(extra))
     }
 
-
     /// Whether anybody can ever want an event of this store.
     pub(crate) fn is_needed(&self, store: &Store) -> bool {
         store.channel().is_none_or(|channel| {

@@ -1,10 +1,10 @@
 //! Queues: consumers compete, each message goes to one of them (named-objects 3.12, SH-3).
 
+use crate::bodies::Bodies;
 use crate::command::{Settlement, TakerKey};
 use crate::effect::{Delivery, Effect};
 use crate::engine::{Engine, Task};
 use crate::log::Hold;
-use crate::bodies::Bodies;
 use crate::ready::{PRIORITIES, Ready};
 use crate::store::Store;
 use crate::taker::Taker;
@@ -185,9 +185,12 @@ impl Engine {
             for step in 0..if exclusive { 1 } else { count } {
                 let place = if exclusive { 0 } else { (start + step) % count };
                 let Some(&taker) = ring.takers.get(place) else { continue };
-                let Some(state) = self.takers.get_mut(taker).filter(|t| t.window(max_window) > 0) else { continue };
+                let Some(state) = self.takers.get_mut(taker).filter(|t| t.window(max_window) > 0) else {
+                    continue;
+                };
                 let selective = state.is_selective();
-                let found = if selective { candidate(store, &self.bodies, state, tries) } else { Some(first) };
+                let found =
+                    if selective { candidate(store, &self.bodies, state, tries) } else { Some(first) };
                 if let Some((level, event)) = found {
                     let better = |b: &Choice| (Reverse(level), event) < (Reverse(b.level), b.event);
                     if best.as_ref().is_none_or(better) {
@@ -383,7 +386,8 @@ impl Engine {
         let (mut delay, mut over) = (0, false);
         if let Some(counts) = failed {
             let durable = entry.on_disk;
-            let (failed, counted) = (entry.failed.saturating_add(1), entry.counted.saturating_add(u32::from(counts)));
+            let (failed, counted) =
+                (entry.failed.saturating_add(1), entry.counted.saturating_add(u32::from(counts)));
             let Some(queue) = store.queue() else { return };
             let limit = queue.settings.redelivery.max_delivery_attempts;
             over = u32::try_from(limit).is_ok_and(|limit| counted >= limit);

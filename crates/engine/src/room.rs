@@ -58,7 +58,8 @@ impl Engine {
             return Ok(());
         }
         let name = store.name.to_string();
-        let text = format!("{events} events of '{name}' wait for its joins, the limit: unblock or delete the join");
+        let text =
+            format!("{events} events of '{name}' wait for its joins, the limit: unblock or delete the join");
         Err(Refusal::new(Code::JoinSpoolFull, name, text))
     }
 
@@ -75,7 +76,7 @@ impl Engine {
             named_object: None,
         };
         self.note_skipped(key, id);
-        self.to_dead_event_store(key, &entry, &cause);
+        self.lay_out(key, &entry, &cause);
         self.count(key, |c| c.evicted_total += 1);
         self.take_out(key, &[id], Removal::Evicted);
         true
@@ -172,7 +173,7 @@ impl Engine {
             named_object: None,
         };
         self.note_skipped(key, id);
-        self.to_dead_event_store(key, &entry, &cause);
+        self.lay_out(key, &entry, &cause);
         self.count(key, |c| c.expired_total += 1);
         self.take_out(key, &[id], Removal::Expired);
     }

@@ -50,7 +50,8 @@ impl Engine {
             bytes.clear();
             postroad_record::append(&record, &mut bytes);
             for chunk in bytes.chunks(8) {
-                let word = chunk.iter().fold(u64::from(chunk.len() < 8), |word, byte| word << 8 | u64::from(*byte));
+                let word =
+                    chunk.iter().fold(u64::from(chunk.len() < 8), |word, byte| word << 8 | u64::from(*byte));
                 digest = crate::engine::mix(digest ^ word);
             }
         });
@@ -91,8 +92,10 @@ impl Engine {
 
     /// A join was created with its oldest filter that still matters, and changed since.
     fn visit_join(&self, join: &Join, visit: &mut dyn FnMut(Record)) {
-        let text = |filter: &Option<postroad_selector::Selector>| filter.as_ref().map(|f| f.source().to_owned());
-        let mut filters: Vec<Option<String>> = join.old_filters.iter().map(|(_, filter)| text(filter)).collect();
+        let text =
+            |filter: &Option<postroad_selector::Selector>| filter.as_ref().map(|f| f.source().to_owned());
+        let mut filters: Vec<Option<String>> =
+            join.old_filters.iter().map(|(_, filter)| text(filter)).collect();
         filters.push(join.settings.filter.clone());
         let mut settings = filters.into_iter().map(|filter| JoinSettings { filter, ..join.settings.clone() });
         if let Some(settings) = settings.next() {
@@ -167,7 +170,8 @@ impl Engine {
 fn visit_store(store: &Store, visit: &mut dyn FnMut(Record)) {
     let mut identities = store.identities.iter();
     let Some(&(_, uid)) = identities.next() else { return };
-    let (key, name, definition, made_by) = (store.key, store.name.to_string(), store.definition(), store.made_by);
+    let (key, name, definition, made_by) =
+        (store.key, store.name.to_string(), store.definition(), store.made_by);
     visit(Record::StoreCreated { store: key, uid, name, definition, made_by });
     for &(from, uid) in identities {
         visit(Record::StoreUidRenewed { store: key, uid, from });

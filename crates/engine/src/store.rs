@@ -307,7 +307,7 @@ macro_rules! either {
             $(
                 $(#[$doc])*
                 #[must_use]
-                pub fn $name(&self) -> $type {
+                pub(crate) fn $name(&self) -> $type {
                     match &self.kind {
                         Kind::Queue(queue) => queue.settings.$field.clone(),
                         Kind::Channel(channel) => channel.settings.$field.clone(),

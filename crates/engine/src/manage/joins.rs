@@ -168,7 +168,8 @@ impl Engine {
             || held.archive != settings.archive
             || held.via != settings.via;
         if moved {
-            let text = format!("source, destination, via and archive of join '{name}' can't change: make another");
+            let text =
+                format!("source, destination, via and archive of join '{name}' can't change: make another");
             return Err(Refusal::new(Code::JoinExists, name, text));
         }
         settings.start = held.start;
@@ -224,7 +225,12 @@ impl Engine {
     }
 
     /// Deletes a join at once, or (`None`) once it has forwarded what waits.
-    pub(super) fn delete_join(&mut self, reply: u64, name: &str, drain: bool) -> Option<Result<Response, Refusal>> {
+    pub(super) fn delete_join(
+        &mut self,
+        reply: u64,
+        name: &str,
+        drain: bool,
+    ) -> Option<Result<Response, Refusal>> {
         let key = match self.join_key(name) {
             Ok(key) => key,
             Err(refusal) => return Some(Err(refusal)),
@@ -252,7 +258,10 @@ impl Engine {
                 Some(entry)
             });
             let spooled = store.spool.range(at..).map(|(_, entry)| entry);
-            stored.chain(spooled).filter(|entry| self.passes_filter(key, entry.event.id, &entry.event)).count()
+            stored
+                .chain(spooled)
+                .filter(|entry| self.passes_filter(key, entry.event.id, &entry.event))
+                .count()
         };
         count as u64
     }
@@ -301,7 +310,9 @@ impl Engine {
 
 fn check_role(name: &str, settings: &JoinSettings) -> Result<(), Refusal> {
     if settings.role == JoinRole::Standby && (settings.archive || settings.standby_for.is_none()) {
-        let text = format!("join '{name}' can't be a standby: it must name another join in standby_for, and no archive");
+        let text = format!(
+            "join '{name}' can't be a standby: it must name another join in standby_for, and no archive"
+        );
         return Err(Refusal::new(Code::BadValue, name, text));
     }
     Ok(())

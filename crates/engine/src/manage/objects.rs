@@ -148,7 +148,8 @@ impl Engine {
         let Some(object) = self.objects.get(&key) else { return Ok(Response::Events { items: Vec::new() }) };
         let Some(store) = self.store(object.store) else { return Ok(Response::Events { items: Vec::new() }) };
         let reader = self.readers.get(object.reader);
-        let held = |id: &EventId| reader.is_some_and(|r| matches!(r.owed().get(id), Some(Owed::Delivered(_))));
+        let held =
+            |id: &EventId| reader.is_some_and(|r| matches!(r.owed().get(id), Some(Owed::Delivered(_))));
         let entries = ids.iter().filter_map(|id| Some((store.log.get(*id)?, held(id))));
         Ok(Response::Events {
             items: entries.map(|(entry, held)| self.event_view(store, entry, held)).collect(),

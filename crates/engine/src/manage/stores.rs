@@ -224,7 +224,8 @@ impl Engine {
         let came_over = |entry: &&crate::log::Entry| {
             let extra = entry.event.extra.as_ref();
             let last = extra.and_then(|e| e.path.last());
-            last.is_some_and(|&uid| source.was_identity(uid)) && origins.contains(&store.origin_of(&entry.event))
+            last.is_some_and(|&uid| source.was_identity(uid))
+                && origins.contains(&store.origin_of(&entry.event))
         };
         let free = |entry: &&crate::log::Entry| !(store.is_queue() && entry.hold == Hold::Delivered);
         let ids: Vec<EventId> = store.log.iter().filter(free).filter(came_over).map(|e| e.event.id).collect();

@@ -21,7 +21,6 @@ pub(super) struct Got {
     pub tag: u64,
     pub text: String,
     pub count: u32,
-    pub ttl_ms: Option<u32>,
     pub annotations: Annotations,
     /// No outcome was given yet.
     pub open: bool,
@@ -331,7 +330,6 @@ impl Broker {
             tag: delivery.tag,
             text,
             count: delivery.delivery_count,
-            ttl_ms: delivery.ttl_ms,
             annotations: delivery.annotations.as_deref().cloned().unwrap_or_default(),
             open: !delivery.settled,
         });
