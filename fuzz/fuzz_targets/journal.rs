@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use postroad_fuzz::frames::All;
 use postroad_journal::{
     AppendError, Disk, Error, JournalId, Label, MemDisk, Opened, Options, Recovery, verify,
 };
@@ -14,10 +15,11 @@ const ID: JournalId = JournalId(*b"a journal's name");
 
 #[derive(Arbitrary, Debug)]
 struct Case {
-    batches: Vec<Vec<u16>>,
+    /// The sizes of the payloads of each batch.
+    batches: [[u16; 3]; 6],
     clean: bool,
     crash: Option<u64>,
-    damage: Vec<Damage>,
+    damage: All<Damage>,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -63,9 +65,9 @@ fuzz_target!(|case: Case| {
     let disk = MemDisk::new();
     let Ok((mut opened, _)) = open(&disk) else { panic!("a new folder can be opened") };
     let mut written = Vec::new();
-    for batch in case.batches.iter().take(20) {
+    for batch in &case.batches {
         let payloads: Vec<Vec<u8>> =
-            batch.iter().take(20).map(|len| vec![*len as u8; usize::from(len % 9000)]).collect();
+            batch.iter().map(|len| vec![*len as u8; usize::from(len % 9000)]).collect();
         commit(&mut opened, &payloads);
         written.extend(payloads);
     }
@@ -75,18 +77,18 @@ fuzz_target!(|case: Case| {
     }
     drop(opened);
     let disk = case.crash.map_or_else(|| disk.kill(), |seed| disk.crash(seed));
-    for damage in &case.damage {
+    for damage in &case.damage.0 {
         damage.to(&disk);
     }
     let report = verify(&disk);
     match open(&disk) {
         Ok((mut opened, payloads)) => {
             assert!(written.starts_with(&payloads), "{} of {} payloads", payloads.len(), written.len());
-            assert!(!case.damage.is_empty() || payloads.len() == written.len());
+            assert!(!case.damage.0.is_empty() || payloads.len() == written.len());
             go_on(&disk, &mut opened, payloads);
         }
         Err(error) => {
-            assert!(!case.damage.is_empty(), "{error}");
+            assert!(!case.damage.0.is_empty(), "{error}");
             assert!(report.is_err() || report.is_ok_and(|report| !report.damage.is_empty()), "{error}");
         }
     }
