@@ -124,12 +124,14 @@ impl Engine {
     }
 
     fn apply_sent(&mut self, place: Place, up_to: EventId) {
+        let under_way = self.step_under_way();
         let mark = match place {
-            Place::Store(store) => self.store_mut(store).map(|store| &mut store.sent_up_to),
-            Place::Object(object) => self.objects.get_mut(&object).map(|object| &mut object.sent_up_to),
+            Place::Store(key) => self.store_mut(key).map(|s| (&mut s.sent_up_to, &mut s.marked)),
+            Place::Object(key) => self.objects.get_mut(&key).map(|o| (&mut o.sent_up_to, &mut o.marked)),
         };
-        if let Some(mark) = mark {
+        if let Some((mark, marked)) = mark {
             *mark = up_to.max(*mark);
+            *marked = under_way;
         }
     }
 

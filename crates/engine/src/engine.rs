@@ -179,6 +179,12 @@ impl Engine {
         [wall, mono].into_iter().flatten().min()
     }
 
+    /// Bytes of the messages held, each counted once: about what a snapshot has.
+    #[must_use]
+    pub const fn message_bytes(&self) -> u64 {
+        self.bodies.bytes()
+    }
+
     /// Says whether the disk has no room for more.
     pub const fn set_disk_full(&mut self, full: bool) {
         self.disk_full = full;

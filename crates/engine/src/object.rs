@@ -2,7 +2,7 @@
 
 use crate::admin::{ConsumerView, ObjectView};
 use crate::command::{ConnId, LinkNo, TakerKey};
-use crate::effect::Effect;
+use crate::effect::{Effect, Step};
 use crate::engine::{Engine, Task};
 use crate::ranges::push_id;
 use crate::reader::{Owed, Position, ReaderKey, Who};
@@ -37,6 +37,8 @@ pub(crate) struct Object {
     pub skipped_untold: u64,
     /// Deliveries up to this id may have been sent.
     pub sent_up_to: EventId,
+    /// The step of that mark: what it covers leaves when it is durable.
+    pub marked: Step,
     /// The mark as the last run left it.
     pub sent_before_start: EventId,
     /// Its position.
@@ -93,6 +95,7 @@ impl Object {
             skipped: 0,
             skipped_untold: 0,
             sent_up_to: 0,
+            marked: Step(0),
             sent_before_start: 0,
             reader,
             dead_lettered: 0,

@@ -2,7 +2,7 @@
 
 use crate::bodies::Bodies;
 use crate::command::{Settlement, TakerKey};
-use crate::effect::{Delivery, Effect};
+use crate::effect::{Delivery, Effect, Step};
 use crate::engine::{Engine, Task};
 use crate::log::Hold;
 use crate::ready::{PRIORITIES, Ready};
@@ -258,12 +258,14 @@ impl Engine {
         let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return };
         let Some(entry) = store.log.get(id) else { return };
         let Some(message) = self.bodies.get(entry.event.body) else { return };
-        let (failed, sent_before) = match from {
-            From::Queue => (entry.failed, store.sent_before_start),
+        let (failed, sent_before, marked) = match from {
+            From::Queue => (entry.failed, store.sent_before_start, store.marked),
             From::Object { failed, object } => {
-                (failed, self.objects.get(&object).map_or(0, |o| o.sent_before_start))
+                let marks = self.objects.get(&object).map(|o| (o.sent_before_start, o.marked));
+                let (sent_before, marked) = marks.unwrap_or_default();
+                (failed, sent_before, marked)
             }
-            From::Volatile { failed } => (failed, 0),
+            From::Volatile { failed } => (failed, 0, Step(0)),
         };
         let maybe_sent = id <= sent_before && entry.on_disk;
         let leaves = store.leaves_at(&entry.event);
@@ -279,7 +281,8 @@ impl Engine {
             settled: state.presettled,
             annotations: self.annotations(store, &entry.event, from),
         };
-        let after = entry.after.max(under_way).max(state.after);
+        let marked = if entry.on_disk { marked } else { Step(0) };
+        let after = entry.after.max(under_way).max(state.after).max(marked);
         if let Some(state) = self.takers.get_mut(taker) {
             state.after = after;
         }

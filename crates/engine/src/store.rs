@@ -58,6 +58,8 @@ pub(crate) struct Store {
     pub keyed: BTreeMap<(usize, String), VecDeque<EventId>>,
     /// Deliveries up to this id may have been sent; durable ahead of the deliveries (AK-10).
     pub sent_up_to: EventId,
+    /// The step of that mark: what it covers leaves when it is durable.
+    pub marked: Step,
     /// The mark as the last run of the broker left it: what lies at or below comes flagged redelivered.
     pub sent_before_start: EventId,
     /// The latest step that an event of this store waits for: later events wait behind it.
@@ -145,6 +147,7 @@ impl Store {
             message_ids: MessageIds::default(),
             keyed: BTreeMap::new(),
             sent_up_to: 0,
+            marked: Step(0),
             sent_before_start: 0,
             last_after: Step(0),
             spool: BTreeMap::new(),

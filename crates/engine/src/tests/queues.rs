@@ -337,6 +337,36 @@ fn nothing_leaves_before_it_is_on_disk() {
 }
 
 #[test]
+fn a_delivery_waits_for_the_mark_that_covers_it() {
+    check(
+        "queue q
+         publish q 1..4
+         consume A q credit=0
+         consume B q credit=0
+         sync off
+         credit A 1            # marks ahead, also for B
+         credit B 1
+         got A =
+         got B =
+         crash
+         sync on
+         consume B q
+         got B = 1..4          # neither had left, so none is flagged",
+    );
+    check(
+        "queue q
+         publish q 1..4
+         consume A q credit=0
+         consume B q credit=0
+         credit A 1
+         credit B 1
+         crash
+         consume C q
+         got C = 1*1 2*1 3 4",
+    );
+}
+
+#[test]
 fn nonpersistent_messages_do_not_survive_and_their_ids_do_not_return() {
     check(
         "queue q
