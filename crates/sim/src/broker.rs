@@ -46,8 +46,6 @@ pub enum Sabotage {
     EarlyEffects,
     /// Sent marks are left out of the journal.
     NoSentMark,
-    /// The identities of stores are kept after an unclean stop.
-    KeptIdentity,
 }
 
 /// A running broker.
@@ -107,7 +105,7 @@ impl Broker {
         }
         let opened = recovery.finish().map_err(StartError::Journal)?;
         let stop = opened.recovered.stop;
-        let continues = matches!(stop, Stop::Clean | Stop::New) || sabotage == Sabotage::KeptIdentity;
+        let continues = matches!(stop, Stop::Clean | Stop::New);
         engine.recovered(continues);
         engine.configure(settings.clone());
         engine.found();

@@ -20,3 +20,15 @@ fn the_same_seed_gives_the_same_run() {
     let plan = Plan { seed: 99, ..PLAN };
     assert_eq!(run(&plan).digest, run(&plan).digest);
 }
+
+/// Bugs that are put back on purpose are found, and soon: else all the silence above means nothing.
+#[test]
+fn what_is_sabotaged_is_found() {
+    let rule_of = |sabotage: Sabotage| {
+        let plans = (1..=20).map(|seed| Plan { seed, sabotage, ..PLAN });
+        let found = plans.filter_map(|plan| run(&plan).violation).map(|(violation, _)| violation.rule).next();
+        found.unwrap_or("nothing")
+    };
+    assert_eq!(rule_of(Sabotage::EarlyEffects), "confirmed is durable");
+    assert_eq!(rule_of(Sabotage::NoSentMark), "redelivered is flagged");
+}

@@ -2,7 +2,7 @@
 
 use crate::broker::Input;
 use crate::catalogue::{Catalogue, channel_settings, queue_settings};
-use crate::client::{Place, Wanted};
+use crate::client::{Client, Place, Wanted};
 use crate::messages::COLOURS;
 use crate::world::World;
 use postroad_amqp_codec::AmqpError;
@@ -91,6 +91,14 @@ fn publish(world: &mut World, names: &Catalogue, seat: usize) {
 
 fn attach_receiver(world: &mut World, names: &Catalogue, seat: usize) {
     let Some(wanted) = wanted(world, names, seat) else { return };
+    // A link of the same name would be taken over by the client itself, which gives back what it held.
+    let has_it = |client: &Client| client.receivers.iter().any(|r| r.wanted.place == wanted.place);
+    let durable = matches!(wanted.place, Place::Object(_, Some(_), _));
+    if durable
+        && world.seats.get(seat).and_then(|s| s.live.as_ref()).is_some_and(|(client, _)| has_it(client))
+    {
+        return;
+    }
     world.note(|| format!("client-{seat} attaches a receiver: {wanted:?}"));
     let more = world.random.range(0, 20);
     if let Some((client, _)) = world.seats.get_mut(seat).and_then(|s| s.live.as_mut()) {

@@ -6,7 +6,7 @@ use postroad_sim::run::{Outcome, Plan, run};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: postroad-sim [--seed N] [--operations N] [--runs N] [--twin] [--keep-going] [--trace N] [--sabotage early|mark|identity]
+usage: postroad-sim [--seed N] [--operations N] [--runs N] [--twin] [--keep-going] [--trace N] [--sabotage early|mark]
 
   --seed N         the first seed (default 1); each further run takes the next one
   --operations N   operations of a run (default 2000)
@@ -115,7 +115,6 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
                 arguments.sabotage = match words.next().as_deref() {
                     Some("early") => Sabotage::EarlyEffects,
                     Some("mark") => Sabotage::NoSentMark,
-                    Some("identity") => Sabotage::KeptIdentity,
                     other => return Err(format!("there is no sabotage {other:?}")),
                 }
             }
