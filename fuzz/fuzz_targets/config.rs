@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use postroad_config::{Options, parse};
 
 fuzz_target!(|text: &str| {
-    let options = Options { broker_name: "b".to_owned(), allow_open_remote: false };
+    let options = Options { broker_name: "b".to_owned(), allow_open_remote: false, stores_elsewhere: false };
     let (config, report) = parse("postroad.toml", text, &options);
     assert_eq!(config.is_none(), report.has_errors());
     let lines = text.split('\n').count();

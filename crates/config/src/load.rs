@@ -21,11 +21,14 @@ pub struct Options {
     pub broker_name: String,
     /// `--allow-open-remote` on the command line: listeners that others can reach may go without logins.
     pub allow_open_remote: bool,
+    /// The broker's data may hold channels and queues that the file does not define: a join to one that is not in the
+    /// file is then worth a warning only.
+    pub stores_elsewhere: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { broker_name: host_name(), allow_open_remote: false }
+        Self { broker_name: host_name(), allow_open_remote: false, stores_elsewhere: false }
     }
 }
 
@@ -45,7 +48,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> (Option<Config>, Repo
     let at = Span { start: 0, end: 1 };
     let draft = read::document(Table::new(&sink, root.get_ref(), "the file", at), &options.broker_name);
     if faults.is_empty() {
-        check::draft(&draft, options.allow_open_remote, &sink);
+        check::draft(&draft, options, &sink);
         let config = draft.into_config();
         let report = sink.into_report();
         return (Some(config).filter(|_| !report.has_errors()), report);

@@ -58,7 +58,7 @@ impl Broker {
         let (journal_events, journal_inbox) = mpsc::unbounded_channel();
         let options = journal_options(config.storage.segment_size);
         let (mut storage, recovered) =
-            Storage::open(&config.data_dir, options, &mut engine, seed, journal_events)?;
+            Storage::open(&config.data_dir, options, config.storage.checkpoint_every, &mut engine, seed, journal_events)?;
         engine.configure(config.broker.clone());
         engine.found();
         define(&mut engine, &mut storage, config, clock.now())?;

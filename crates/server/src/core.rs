@@ -67,6 +67,8 @@ pub(crate) struct Core {
     durable: Step,
     /// The last step that the engine made.
     last: Step,
+    /// The operator was told that the disk is full.
+    disk_full: bool,
     /// When the broker was told to stop, in monotonic milliseconds.
     stopping: Option<u64>,
 }
@@ -106,6 +108,7 @@ impl Core {
             waiting: VecDeque::new(),
             durable: Step(0),
             last: Step(0),
+            disk_full: false,
             stopping: None,
         }
     }
@@ -232,6 +235,7 @@ impl Core {
             self.last = last.step;
         }
         self.append()?;
+        self.checkpoint_if_due()?;
         let mut held = Vec::new();
         let mut effects = std::mem::take(&mut self.out.effects);
         for (after, effect) in effects.drain(..) {
@@ -272,6 +276,17 @@ impl Core {
         Ok(())
     }
 
+    /// Writes the state into the journal when much was appended since the last time, so that what lies before can be
+    /// freed and a start has little to read.
+    fn checkpoint_if_due(&mut self) -> Result<(), CoreError> {
+        if !self.storage.wants_checkpoint(self.engine.message_bytes()) {
+            return Ok(());
+        }
+        let mut pieces = Vec::new();
+        self.engine.snapshot(&mut |piece| pieces.push(piece.to_vec()));
+        self.storage.append_checkpoint(pieces).map_err(|error| CoreError::Journal(Arc::new(error)))
+    }
+
     fn journal_event(&mut self, event: Event) -> Result<(), CoreError> {
         match event {
             Event::Durable(lsn) => {
@@ -279,15 +294,21 @@ impl Core {
                 Ok(())
             }
             Event::Space => {
-                tracing::info!("the disk has room again");
+                if std::mem::take(&mut self.disk_full) {
+                    tracing::info!("the disk has room again");
+                }
                 self.append()
             }
             Event::NoSpace => {
                 tracing::error!("the disk is full: publishers are refused until there is room");
+                self.disk_full = true;
                 self.engine.set_disk_full(true);
                 Ok(())
             }
-            Event::Checkpointed(_) => Ok(()),
+            Event::Checkpointed(checkpoint) => {
+                self.storage.checkpointed(checkpoint);
+                Ok(())
+            }
             Event::Failed(error) => Err(CoreError::Journal(error)),
         }
     }

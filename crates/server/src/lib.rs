@@ -125,7 +125,8 @@ pub fn configuration(options: &ServeOptions) -> Result<Config, ServeError> {
     let mut config = match &options.config_file {
         None => Config::development(&broker_name),
         Some(path) => {
-            let rules = Options { broker_name, allow_open_remote: options.allow_open_remote };
+            let allow_open_remote = options.allow_open_remote;
+            let rules = Options { broker_name, allow_open_remote, stores_elsewhere: true };
             match postroad_config::load(path, &rules) {
                 (Some(config), report) => {
                     for warning in &report.diagnostics {

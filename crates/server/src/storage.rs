@@ -2,7 +2,7 @@
 
 use postroad_engine::{Engine, Step, StepBytes};
 use postroad_journal::{
-    AppendError, Error, Event, FileDisk, JournalId, Label, Lsn, Options, Recovered, Recovery, Space, Stop,
+    AppendError, Checkpoint, Error, Event, FileDisk, JournalId, Label, Lsn, Options, Recovered, Recovery, Space, Stop,
     Writer,
 };
 use std::collections::VecDeque;
@@ -12,6 +12,8 @@ use tokio::sync::mpsc;
 
 /// Kind of the frames that hold a step: a list of records.
 const KIND_STEP: u8 = 1;
+/// Kind of the frames that hold a piece of a checkpoint: records that rebuild the state, like those of a step.
+const KIND_CHECKPOINT: u8 = 2;
 
 /// Why the stored state can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -52,11 +54,35 @@ pub enum StorageError {
 pub(crate) struct Storage {
     journal: postroad_journal::Journal,
     writer: Writer,
-    /// Steps that found no segment ready, in order.
-    waiting: VecDeque<StepBytes>,
+    /// Frames that found no segment ready, in order.
+    waiting: VecDeque<Pending>,
     /// Frames on their way to the disk, with the last step that each batch holds.
     on_the_way: VecDeque<(Lsn, Step)>,
     durable: Step,
+    /// Bytes appended since the last checkpoint began.
+    since_checkpoint: u64,
+    /// A checkpoint is due after so many.
+    checkpoint_every: u64,
+    /// The first frame of the checkpoint that is being appended.
+    checkpoint: Option<postroad_journal::Appended>,
+    /// A checkpoint is appended and not yet declared complete by the journal.
+    completing: bool,
+}
+
+/// A frame that is to be appended.
+#[derive(Debug)]
+enum Pending {
+    Step(StepBytes),
+    Checkpoint { payload: Vec<u8>, last: bool },
+}
+
+impl Pending {
+    fn frame(&self) -> (u8, &[u8]) {
+        match self {
+            Self::Step(step) => (KIND_STEP, &step.payload),
+            Self::Checkpoint { payload, .. } => (KIND_CHECKPOINT, payload),
+        }
+    }
 }
 
 impl Storage {
@@ -67,6 +93,7 @@ impl Storage {
     pub(crate) fn open(
         folder: &Path,
         options: Options,
+        checkpoint_every: u64,
         engine: &mut Engine,
         seed: [u8; 16],
         events: mpsc::UnboundedSender<Event>,
@@ -75,10 +102,12 @@ impl Storage {
         let disk = FileDisk::new(folder)
             .map_err(|source| StorageError::Folder { folder: folder.to_owned(), source })?;
         let mut recovery = Recovery::open(Arc::new(disk), options, JournalId(seed)).map_err(journal_error)?;
+        let mut read = 0;
         while let Some(frame) = recovery.next_frame().map_err(journal_error)? {
+            read += frame.payload.len() as u64;
             let lsn = frame.lsn;
             let unknown = |reason| StorageError::Record { folder: folder.to_owned(), lsn, reason };
-            if frame.label.kind != KIND_STEP {
+            if !matches!(frame.label.kind, KIND_STEP | KIND_CHECKPOINT) {
                 return Err(unknown(format!("its kind is {}", frame.label.kind)));
             }
             let records =
@@ -100,6 +129,10 @@ impl Storage {
             waiting: VecDeque::new(),
             on_the_way: VecDeque::new(),
             durable: Step(0),
+            since_checkpoint: read,
+            checkpoint_every,
+            checkpoint: None,
+            completing: false,
         };
         Ok((storage, opened.recovered))
     }
@@ -109,27 +142,74 @@ impl Storage {
     /// # Errors
     /// If the journal has failed; the broker must end.
     pub(crate) fn append(&mut self, steps: impl Iterator<Item = StepBytes>) -> Result<(), Error> {
-        self.waiting.extend(steps);
+        self.waiting.extend(steps.map(Pending::Step));
         let mut last = None;
-        while let Some(step) = self.waiting.front() {
-            match self.journal.append(Label::kind(KIND_STEP), &[&step.payload]) {
-                Ok(appended) => last = Some((appended.lsn, step.step)),
-                Err(AppendError::NotReady { .. } | AppendError::NoSpace { .. }) => break,
+        while let Some(pending) = self.waiting.pop_front() {
+            let (kind, payload) = pending.frame();
+            let appended = match self.journal.append(Label::kind(kind), &[payload]) {
+                Ok(appended) => appended,
+                Err(AppendError::NotReady { .. } | AppendError::NoSpace { .. }) => {
+                    self.waiting.push_front(pending);
+                    break;
+                }
                 Err(AppendError::PreviousIo) => return Err(Error::PreviousIo),
                 // Invariant: a step holds one message of at most max_message_size, far below max_payload, and
                 // nothing is appended after the clean stop.
                 Err(error) => {
-                    tracing::error!(%error, "a step can't be appended");
+                    tracing::error!(%error, "a frame can't be appended");
                     return Err(Error::PreviousIo);
                 }
+            };
+            self.since_checkpoint += payload.len() as u64;
+            match pending {
+                Pending::Step(step) => last = Some((appended.lsn, step.step)),
+                Pending::Checkpoint { last, .. } => self.checkpoint_appended(appended, last),
             }
-            self.waiting.pop_front();
         }
         self.on_the_way.extend(last);
         if let Some(batch) = self.journal.take_batch() {
             self.writer.submit(batch)?;
         }
         Ok(())
+    }
+
+    fn checkpoint_appended(&mut self, appended: postroad_journal::Appended, last: bool) {
+        let first = *self.checkpoint.get_or_insert(appended);
+        if last {
+            self.journal.complete_checkpoint(Checkpoint { first, last: appended.lsn });
+            self.checkpoint = None;
+        }
+    }
+
+    /// Whether enough was appended for a checkpoint of a state that holds so many bytes of messages. Waiting for twice
+    /// the state keeps what checkpoints write below half of all that is written.
+    #[must_use]
+    pub(crate) fn wants_checkpoint(&self, state: u64) -> bool {
+        let due = self.checkpoint_every.max(state.saturating_mul(2));
+        !self.completing && self.waiting.is_empty() && self.since_checkpoint >= due && !self.is_full()
+    }
+
+    /// Appends a checkpoint: pieces that rebuild the state as it is after every step appended so far.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(crate) fn append_checkpoint(&mut self, pieces: Vec<Vec<u8>>) -> Result<(), Error> {
+        let count = pieces.len();
+        let pending = pieces.into_iter().enumerate();
+        let pending = pending.map(|(at, payload)| Pending::Checkpoint { payload, last: at + 1 == count });
+        self.waiting.extend(pending);
+        self.completing = count > 0;
+        self.since_checkpoint = 0;
+        self.append(std::iter::empty())
+    }
+
+    /// A checkpoint is complete: what lies before it is not needed any more.
+    pub(crate) fn checkpointed(&mut self, checkpoint: Checkpoint) {
+        self.completing = false;
+        match self.journal.free_before(checkpoint.first.location.segment) {
+            Ok(segments) => tracing::info!(segments, "checkpoint complete, segments freed"),
+            Err(error) => tracing::error!(%error, "segments before a checkpoint can't be freed"),
+        }
     }
 
     /// Notes that every frame up to `lsn` is durable, and says up to which step that is everything.

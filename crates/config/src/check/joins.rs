@@ -12,8 +12,13 @@ use postroad_model::settings::JoinRole;
 use std::collections::BTreeMap;
 
 /// Checks every join; gives those that lead from channel to channel or queue, for the checks of the whole.
-pub(super) fn check(draft: &Draft, directory: &Directory<'_>, sink: &Sink<'_>) -> Vec<Edge> {
-    let checker = Checker { draft, directory, sink };
+pub(super) fn check(
+    draft: &Draft,
+    directory: &Directory<'_>,
+    stores_elsewhere: bool,
+    sink: &Sink<'_>,
+) -> Vec<Edge> {
+    let checker = Checker { draft, directory, stores_elsewhere, sink };
     let mut seen = BTreeMap::new();
     let mut edges = Vec::new();
     for join in &draft.joins {
@@ -42,6 +47,7 @@ pub(super) fn check(draft: &Draft, directory: &Directory<'_>, sink: &Sink<'_>) -
 struct Checker<'c> {
     draft: &'c Draft,
     directory: &'c Directory<'c>,
+    stores_elsewhere: bool,
     sink: &'c Sink<'c>,
 }
 
@@ -145,6 +151,8 @@ impl Checker<'_> {
         if made_by_use {
             let advice = "the join works once first use has made it; better define it";
             self.sink.warn(code, at, message, advice);
+        } else if self.stores_elsewhere {
+            self.sink.warn(code, at, message, "it must be in the broker's data; better define it here");
         } else {
             let also = if key == "source" { "" } else { ", or write allow_missing = true" };
             self.sink.error(code, at, message, format!("define it{also}{near}"));

@@ -7,6 +7,7 @@ mod reach;
 mod security;
 mod stores;
 
+use crate::load::Options;
 use crate::diagnostic::Sink;
 use crate::read::Draft;
 use postroad_model::address::{Address, Kind};
@@ -14,13 +15,13 @@ use postroad_model::name::{normalise_channel_name, queue_pattern_matches, topic_
 use std::collections::BTreeSet;
 
 /// Checks a whole file.
-pub(crate) fn draft(draft: &Draft, allow_open_remote: bool, sink: &Sink<'_>) {
+pub(crate) fn draft(draft: &Draft, options: &Options, sink: &Sink<'_>) {
     let directory = Directory::new(draft);
     names::check(draft, sink);
     stores::check(draft, &directory, sink);
-    let edges = joins::check(draft, &directory, sink);
+    let edges = joins::check(draft, &directory, options.stores_elsewhere, sink);
     reach::check(&edges, sink);
-    security::check(draft, allow_open_remote, sink);
+    security::check(draft, options.allow_open_remote, sink);
 }
 
 /// A store that a name leads to.

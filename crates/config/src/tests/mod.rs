@@ -7,7 +7,7 @@ use crate::{Code, Config, Options, Report, example, parse};
 use proptest::prelude::*;
 
 fn options() -> Options {
-    Options { broker_name: String::from("A"), allow_open_remote: false }
+    Options { broker_name: String::from("A"), allow_open_remote: false, stores_elsewhere: false }
 }
 
 fn read(text: &str) -> (Option<Config>, Report) {
