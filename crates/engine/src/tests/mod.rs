@@ -4,6 +4,7 @@
 mod broker;
 mod script;
 
+mod histories;
 mod joins;
 mod objects;
 mod queues;

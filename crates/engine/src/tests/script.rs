@@ -69,6 +69,11 @@ pub(crate) fn continue_with(broker: &mut Broker, script: &str) {
     }
 }
 
+/// Runs one line, whether or not it is refused.
+pub(super) fn attempt(broker: &mut Broker, line: &str) {
+    let _ = one_line(broker, line, line);
+}
+
 fn one_line(broker: &mut Broker, line: &str, at: &str) -> Done {
     let words = words(line);
     let mut words = words.iter().map(String::as_str);
