@@ -199,9 +199,10 @@ def test_another_definition_while_active_is_refused(b):
     receiver = subscribe(b.connect("cid"))
     with pytest.raises(Refused) as refused:
         subscribe(b.connect("cid"), selector="a=1")
-    assert refused.value.condition in ("amqp:illegal-state", "amqp:resource-locked")
+    assert (refused.value.condition, refused.value.reason) == ("amqp:illegal-state", "OBJECT_KIND_CONFLICT")
     publish(b, 1)
     assert receiver.accept(1) == [1]
+    proves("ERR-4")
 
 
 @pytest.mark.parametrize("settled", [True, False])

@@ -288,6 +288,13 @@ def test_a_named_object_on_a_queue_is_not_possible(broker):
 def test_bad_definitions_are_refused(c, settings, status, code):
     answer = c.api.call("PUT", "channels", "c", "named-objects", "d", body=settings)
     assert (answer.status, answer.code) == (status, code)
+    if code == "OBJECT_NOT_ALLOWED_HERE":
+        proves("ERR-5")
+
+
+def test_a_purge_whose_range_runs_backwards_is_refused(c):
+    answer = c.api.call("POST", "channels", "c", "purge", body={"from": 5, "to": 2})
+    assert (answer.status, answer.code) == (409, "ILLEGAL_STATE")
 
 
 def test_delete_with_a_consumer_needs_force(c):

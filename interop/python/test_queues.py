@@ -38,6 +38,19 @@ def test_a_higher_consumer_priority_is_served_first(q):
     proves("QU-1")
 
 
+def test_an_exclusive_queue_has_one_active_consumer(broker):
+    broker.queues("q", exclusive=True)
+    first = broker.connect().receiver("q", credit=10)
+    second = broker.connect().receiver("q", credit=10)
+    put(broker, 1, 2)
+    assert first.accept(2) == [1, 2]
+    second.nothing()
+    first.close()
+    put(broker, 3)
+    assert second.accept(1) == [3]
+    proves("QU-3")
+
+
 def test_a_lost_consumer_gives_its_messages_to_the_others(q):
     first = q.connect().receiver("q", credit=10)
     put(q, 1, 2, 3)

@@ -139,6 +139,30 @@ def test_ids_go_on_after_purge_and_restart(broker):
     assert shown["depth"] == 1 and shown["last_event_id"] >= 102
 
 
+def test_each_engine_keeps_what_it_says(broker):
+    broker.channels("c", retention="interest")
+    broker.channels("log", retention="log")
+    broker.channels("newest", retention="log", capacity=5, honour_capacity=False)
+    broker.channels("short", retention="log", ttl=300)
+    stores = ("log", "newest", "short")
+    puller = broker.connect().receiver("c", capability="topic")
+    for store in ("c", *stores):
+        broker.connect().sender(store, capability="topic").send_all(range(1, 11))
+    assert puller.accept(1) == [1]
+    eventually(lambda: broker.depth("c"), 9)
+    assert puller.accept(9) == list(range(2, 11))
+    eventually(lambda: broker.depth("c"), 0)
+    puller.close()
+    for store in ("c", *stores):
+        broker.connect().sender(store, capability="topic").send(11)
+    assert broker.depths("c", "log", "newest") == [0, 11, 5]
+    assert bodies(broker, "newest") == [7, 8, 9, 10, 11]
+    eventually(lambda: broker.depth("short"), 0, within=45)
+    broker.api.must("POST", "channels", "log", "purge", body={})
+    eventually(lambda: broker.depth("log"), 0)
+    proves("objects:T19")
+
+
 def test_transient_channels_store_nothing(broker):
     broker.channels("c", type="transient")
     receiver = broker.connect().receiver("c", capability="topic", credit=10)
