@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use postroad_model::address::{Address, Kind};
 use postroad_model::id::StoreKey;
 use postroad_model::name::{
-    check_channel_name, check_queue_name, check_topic, normalise_channel_name, queue_pattern_matches,
+    check_name_length, check_queue_name, check_topic, normalise_channel_name, queue_pattern_matches,
     shorten, topic_pattern_matches,
 };
 use postroad_model::refusal::{Code, Refusal};
@@ -84,7 +84,8 @@ impl Engine {
         check_topic(name, self.settings.max_topic_bytes, self.settings.max_levels)?;
         let wanted = self.settings.auto_create_channels.iter().any(|p| topic_pattern_matches(p, name));
         if wanted {
-            check_channel_name(name)?;
+            // Its name is its topic string (CH-1), so it may hold whatever a topic may (TT-2).
+            check_name_length(name)?;
             self.check_disk(name)?;
             // Made by first use it keeps only what somebody waits for, so that nothing piles up unseen (U-10).
             let settings = ChannelSettings { retention: Retention::Interest, ..ChannelSettings::default() };

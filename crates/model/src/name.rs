@@ -14,7 +14,7 @@ pub fn check_queue_name(name: &str) -> Result<(), Refusal> {
     if name.starts_with('$') {
         return Err(bad(name, "names that begin with $ are the broker's own"));
     }
-    check_length(name)?;
+    check_name_length(name)?;
     if name.contains("::") {
         return Err(bad(name, "'::' separates a channel from a named object and can't be part of a name"));
     }
@@ -41,7 +41,7 @@ pub fn normalise_channel_name(name: &str) -> String {
 /// # Errors
 /// `BAD_NAME`, naming the first character that is not allowed.
 pub fn check_channel_name(name: &str) -> Result<(), Refusal> {
-    check_length(name)?;
+    check_name_length(name)?;
     if name.contains("::") {
         return Err(bad(name, "'::' separates a channel from a named object and can't be part of a name"));
     }
@@ -53,7 +53,7 @@ pub fn check_channel_name(name: &str) -> Result<(), Refusal> {
 /// # Errors
 /// `BAD_NAME`.
 pub fn check_object_name(name: &str) -> Result<(), Refusal> {
-    check_length(name)?;
+    check_name_length(name)?;
     first_bad(name, |c| c != '|' && !c.is_control())
 }
 
@@ -114,7 +114,11 @@ fn levels_match<'a>(
     name.next().is_none()
 }
 
-fn check_length(name: &str) -> Result<(), Refusal> {
+/// Checks the length of a name: 1 to 255 bytes.
+///
+/// # Errors
+/// `BAD_NAME`.
+pub fn check_name_length(name: &str) -> Result<(), Refusal> {
     match name.len() {
         0 => Err(bad(name, "a name needs at least one character")),
         1..=MAX_NAME_BYTES => Ok(()),
