@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postroad_client::codec::performative::SenderSettleMode;
 use postroad_client::codec::state::Outcome;
@@ -20,6 +20,20 @@ const BURST: u32 = 128;
 
 /// How long the last confirms may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The runtime's clock has a tick of a millisecond: what is left of a wait after this is waited for awake.
+const TICK: Duration = Duration::from_millis(2);
+
+/// Waits until a moment, much more exactly than the runtime's timers: a message that leaves late because of the load
+/// program would count against the broker.
+async fn wait_until(moment: Instant) {
+    if let Some(early) = moment.checked_sub(TICK).filter(|early| *early > Instant::now()) {
+        sleep_until(early.into()).await;
+    }
+    while Instant::now() < moment {
+        tokio::task::yield_now().await;
+    }
+}
 
 /// A sending link with its connection.
 #[derive(Debug)]
@@ -136,7 +150,7 @@ impl Producer {
                 room?;
                 tokio::task::yield_now().await;
             }
-            () = sleep_until(until.into()) => {}
+            () = wait_until(until) => {}
         }
         Ok(())
     }
