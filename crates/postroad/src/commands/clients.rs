@@ -20,7 +20,7 @@ use failure::{Failure, failed};
 /// Commands that are clients of a broker.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
-    /// Send messages to an address, and say what the broker answered.
+    /// Send messages to an address, and say what the broker answered
     ///
     /// Examples:
     ///   postroad send orders 'hello'
@@ -28,7 +28,7 @@ pub(crate) enum ClientCommand {
     ///   echo 'from a pipe' | postroad send orders - --property region=EU
     #[command(verbatim_doc_comment)]
     Send(send::SendArgs),
-    /// Receive messages from an address, print and acknowledge them.
+    /// Receive messages from an address, print and acknowledge them
     ///
     /// Examples:
     ///   postroad receive orders --count 1
@@ -36,25 +36,27 @@ pub(crate) enum ClientCommand {
     ///   postroad receive prices --durable mine --client-id desk-7 --selector "region = 'EU'"
     #[command(verbatim_doc_comment)]
     Receive(receive::ReceiveArgs),
-    /// Print the messages of a queue or channel and leave them there.
+    /// Print the messages of a queue or channel and leave them there
     ///
     /// Example:
     ///   postroad browse orders --count 20
     #[command(verbatim_doc_comment)]
     Browse(browse::BrowseArgs),
-    /// As `send`, to a topic: every subscriber gets the message.
+    /// As `send`, to a topic: every subscriber gets the message
     ///
     /// Example:
     ///   postroad publish prices/eu '42' --property currency=EUR
     #[command(verbatim_doc_comment)]
     Publish(send::SendArgs),
-    /// As `receive`, from a topic: what is published from now on, or since the durable subscription was left.
+    /// As `receive`, from a topic
+    ///
+    /// It gets what is published from now on, or since the durable subscription was left.
     ///
     /// Example:
     ///   postroad subscribe prices/eu --durable mine --client-id desk-7
     #[command(verbatim_doc_comment)]
     Subscribe(receive::ReceiveArgs),
-    /// Put a broker under load and measure throughput, latency and its CPU time.
+    /// Put a broker under load and measure throughput, latency and its CPU time
     ///
     /// With --rate every message has a time at which it is due, and latency counts from then, so a broker that stalls
     /// is not measured less often while it stalls. Without --rate the window of each producer is kept full.
