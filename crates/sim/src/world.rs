@@ -216,6 +216,7 @@ impl World {
     /// A broken promise.
     pub fn crash(&mut self) -> Result<(), Violation> {
         self.tally.crashes += 1;
+        self.compare()?;
         self.before = self.durable();
         let durable = self.before;
         self.note(|| format!("crash, {durable} steps are durable"));
@@ -266,6 +267,16 @@ impl World {
         let durable = self.durable().max(durable);
         self.tally.damages += u64::from(damage::check(&self.disk, &self.written, durable, &mut self.random)?);
         Ok(())
+    }
+
+    /// Replays everything beside the running broker, and compares.
+    ///
+    /// # Errors
+    /// A broken promise.
+    pub fn compare(&mut self) -> Result<(), Violation> {
+        let now = Now { wall: self.latest, mono: self.now.mono };
+        let Some(broker) = &mut self.broker else { return Ok(()) };
+        recovery::check_replay(broker, &self.settings, &self.written, now)
     }
 
     /// One turn of the broker.

@@ -39,10 +39,7 @@ fn may_pass(view: &View<'_>, store: &Store, object: &Object, id: EventId, event:
     } else {
         view.shadow.has_accepted(&place, id)
     };
-    // A dead letter that its sender did not ask to be kept is in memory, without a record.
-    let in_memory = !event.stored.durable;
     acked
-        || in_memory
         || !lets_through(object.settings.selector.as_deref(), view.messages, event.number)
         || store.leaves_at(&event.stored).is_some_and(|at| at <= view.wall)
         || view.ledger.dead.contains(&(store.name.clone(), id, Some(object.name.clone())))

@@ -79,15 +79,13 @@ fn is_replaced(view: &View<'_>, store: &Store, id: EventId, event: &Event) -> bo
 
 /// The copy on the dead-letter queue stands in the same step (DESIGN 7.2).
 fn is_dead_lettered(view: &View<'_>, name: &str, id: EventId, event: &Event) -> bool {
-    // The copy of a message that its sender did not ask to be kept is in memory, without a record.
-    !event.stored.durable
-        || view.step.iter().any(|record| match record {
-            Record::Stored { event: copy, .. } => {
-                let dead = copy.extra.as_ref().and_then(|extra| extra.dead.as_ref());
-                copy.body == event.stored.body && dead.is_some_and(|d| d.dest == name && d.event_id == id)
-            }
-            _ => false,
-        })
+    view.step.iter().any(|record| match record {
+        Record::Stored { event: copy, .. } => {
+            let dead = copy.extra.as_ref().and_then(|extra| extra.dead.as_ref());
+            copy.body == event.stored.body && dead.is_some_and(|d| d.dest == name && d.event_id == id)
+        }
+        _ => false,
+    })
 }
 
 /// Who still needs an event of a channel that is kept by interest (RET-2, RET-3).
