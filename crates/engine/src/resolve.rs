@@ -5,8 +5,8 @@ use crate::engine::Engine;
 use postroad_model::address::{Address, Kind};
 use postroad_model::id::StoreKey;
 use postroad_model::name::{
-    check_name_length, check_queue_name, check_topic, normalise_channel_name, queue_pattern_matches,
-    shorten, topic_pattern_matches,
+    check_name_length, check_queue_name, check_topic, normalise_channel_name, queue_pattern_matches, shorten,
+    topic_pattern_matches,
 };
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::{ChannelSettings, QueueSettings, Retention, UnknownKind};

@@ -13,6 +13,8 @@
 mod codec;
 mod event;
 mod origins;
+#[cfg(test)]
+mod tests;
 
 pub use codec::{DecodeError, append, decode_step};
 pub use event::{DeadLetter, Extra, StoredEvent};

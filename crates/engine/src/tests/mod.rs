@@ -4,10 +4,13 @@
 mod broker;
 mod script;
 
+mod forwarding;
 mod histories;
 mod joins;
+mod networks;
 mod objects;
 mod queues;
+mod wild;
 
 use postroad_amqp_codec::message::{Body, Header, Message as Whole, MessageId, Properties};
 use postroad_amqp_codec::{Decode, Encode, Map, Value};
