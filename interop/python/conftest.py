@@ -27,7 +27,7 @@ def make_broker(request, tmp_path):
         return broker.start()
 
     yield make
-    for broker in brokers:
+    for broker in reversed(brokers):
         broker.end()
     for broker in brokers:
         assert "panicked at" not in broker.tail(10_000), f"the broker panicked:\n{broker.tail()}"

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from harness.waiting import eventually
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BINARY = os.environ.get("POSTROAD_BIN") or str(ROOT / "target" / "debug" / "postroad")
 START_PATIENCE_S = 30.0
+# Small files: a test writes little, and hundreds of brokers come and go.
+SEGMENT_SIZE = "8MiB"
 
 
 class Broker:
@@ -36,7 +39,7 @@ class Broker:
         """Write the configuration file; `broker` are further lines of its first table."""
         creating = "[auto_create]\nenabled = true\n" if auto_create else ""
         self.config.write_text(
-            f'[broker]\nname = "A"\n{broker}\n{creating}'
+            f'[broker]\nname = "A"\n{broker}\n{creating}[storage]\nsegment_size = "{SEGMENT_SIZE}"\n'
             f'\n[[listener]]\nprotocol = "amqp"\naddress = "127.0.0.1:{self.amqp_port}"\n'
             f'\n[[listener]]\nprotocol = "http"\naddress = "127.0.0.1:{self.http_port}"\n\n{config}\n'
         )
@@ -83,10 +86,11 @@ class Broker:
         return self.start()
 
     def end(self):
-        """Whatever state it is in, leave nothing behind."""
+        """Whatever state it is in, leave nothing behind but its log."""
         self.drop_clients()
         if self.process is not None and self.process.poll() is None:
             self.kill()
+        shutil.rmtree(self.data, ignore_errors=True)
 
     def tail(self, lines=60):
         """The last lines of its log."""
