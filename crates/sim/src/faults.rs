@@ -1,16 +1,16 @@
 //! What goes wrong: crashes with torn and lost writes, failing writes and syncs, cut connections, clocks that jump, bits
-//! that flip.
+//! that flip, a disk that is full.
 
 use crate::check::Violation;
 use crate::world::World;
-use postroad_journal::MemFault;
+use postroad_journal::{Disk, MemFault};
 
 /// Something goes wrong now, or soon.
 ///
 /// # Errors
 /// A broken promise.
 pub fn strike(world: &mut World) -> Result<(), Violation> {
-    match world.random.below(12) {
+    match world.random.below(13) {
         0 => world.crash(),
         1 => world.stop(),
         2..=4 => {
@@ -30,12 +30,26 @@ pub fn strike(world: &mut World) -> Result<(), Violation> {
             jump(world);
             Ok(())
         }
+        8 => {
+            fill(world);
+            Ok(())
+        }
         _ => {
             let seat = world.random.index(world.seats.len());
             world.lose(seat);
             Ok(())
         }
     }
+}
+
+/// The disk is full from here on, or no longer.
+fn fill(world: &mut World) {
+    let there = world.disk.list().unwrap_or_default();
+    let used: usize =
+        there.iter().filter_map(|name| world.disk.content(name)).map(|content| content.len()).sum();
+    let full = world.random.one_in(2);
+    world.note(|| format!("the disk is {}", if full { "full" } else { "no longer full" }));
+    world.disk.set_capacity(full.then_some(used as u64));
 }
 
 /// The wall clock jumps, back or ahead; the other one goes on.

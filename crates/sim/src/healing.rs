@@ -21,6 +21,7 @@ const ROUNDS: u64 = 3_000;
 pub fn heal(world: &mut World) -> Result<(), Violation> {
     world.note(|| "healing begins".into());
     // Injected faults stay with the old folder's handle; the clean start has none.
+    world.disk.set_capacity(None);
     world.crash()?;
     for seat in 0..world.seats.len() {
         world.lose(seat);

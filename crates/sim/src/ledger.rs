@@ -128,6 +128,8 @@ pub struct Ledger {
     pub joins: BTreeMap<JoinKey, Join>,
     /// Source and destination of every join there ever was, with the most hops that it ever allowed.
     pub edges: BTreeMap<(StoreKey, String), u8>,
+    /// How many joins there ever were from a source to a destination.
+    pub parallel: BTreeMap<(StoreKey, String), u32>,
     /// Dead letters that were ever recorded: destination, event, named object.
     pub dead: BTreeSet<(String, EventId, Option<String>)>,
     /// Steps applied.
@@ -328,6 +330,7 @@ impl Ledger {
             }
             Record::JoinCreated { join, name, source, settings, cursor, .. } => {
                 self.draw_edge(*source, settings);
+                *self.parallel.entry((*source, settings.destination.clone())).or_default() += 1;
                 let filters = vec![settings.filter.clone()];
                 let (name, settings) = (name.clone(), settings.clone());
                 self.joins.insert(*join, Join { name, source: *source, settings, cursor: *cursor, filters });

@@ -141,7 +141,8 @@ fn check_repeated(
             return Err(Violation::new("redelivered is flagged", text));
         }
         entry.unflagged = true;
+        // A flagged one in between may have overtaken the one that was excused.
+        entry.excused = false;
     }
-    entry.excused = false;
     Ok(())
 }

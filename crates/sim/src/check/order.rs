@@ -61,7 +61,6 @@ fn has_parallel_joins(view: &View<'_>, path: &[StoreUid], to: StoreKey) -> bool 
     stations.windows(2).any(|pair| {
         let [from, to] = pair else { return false };
         let Some(name) = view.ledger.stores.get(to).map(|store| &store.name) else { return true };
-        view.ledger.joins.values().filter(|j| j.source == *from && j.settings.destination == *name).count()
-            > 1
+        view.ledger.parallel.get(&(*from, name.clone())).is_some_and(|joins| *joins > 1)
     })
 }
