@@ -11,6 +11,9 @@ use crate::segments::{Segment, SegmentFile};
 /// How much is read at once, in bytes.
 const READ: usize = 1 << 20;
 
+/// Most of a segment that was begun lately: zeros are told from marks a page at a time.
+const ZEROS: [u8; 4096] = [0; 4096];
+
 /// A piece of a file in memory.
 #[derive(Debug, Default)]
 struct Window {
@@ -177,8 +180,14 @@ fn find_mark(
     loop {
         window.load(file, offset, MARK_SIZE)?;
         let Some(rest) = window.rest(offset).filter(|rest| rest.len() >= MARK_SIZE) else { return Ok(None) };
+        if rest.get(..ZEROS.len()) == Some(&ZEROS) {
+            // No mark begins with zeros, except perhaps one whose end lies behind them.
+            offset += (ZEROS.len() - MARK_SIZE.next_multiple_of(ALIGNMENT)) as u64;
+            continue;
+        }
         let mut at = offset;
-        for bytes in rest.windows(MARK_SIZE).step_by(ALIGNMENT) {
+        let piece = rest.get(..ZEROS.len() + MARK_SIZE).unwrap_or(rest);
+        for bytes in piece.windows(MARK_SIZE).step_by(ALIGNMENT) {
             if let Some(mark) = Mark::parse(bytes, mask).filter(&wanted) {
                 return Ok(Some((at, mark)));
             }
