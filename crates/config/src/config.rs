@@ -126,10 +126,6 @@ pub struct LimitSettings {
     pub idle_timeout: u64,
     /// Milliseconds that a new connection has to open and log in.
     pub login_timeout: u64,
-    /// Bytes of message bodies kept in memory.
-    pub memory: u64,
-    /// Bytes of free disk below which publishers wait; consumers go on.
-    pub min_free_disk: u64,
 }
 
 impl Default for LimitSettings {
@@ -141,8 +137,6 @@ impl Default for LimitSettings {
             max_frame_size: 64 << 10,
             idle_timeout: 60_000,
             login_timeout: 10_000,
-            memory: 512 << 20,
-            min_free_disk: 1 << 30,
         }
     }
 }

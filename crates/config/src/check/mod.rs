@@ -7,8 +7,8 @@ mod reach;
 mod security;
 mod stores;
 
-use crate::load::Options;
 use crate::diagnostic::Sink;
+use crate::load::Options;
 use crate::read::Draft;
 use postroad_model::address::{Address, Kind};
 use postroad_model::name::{normalise_channel_name, queue_pattern_matches, topic_pattern_matches};

@@ -12,6 +12,8 @@ use postroad_model::name;
 use postroad_model::settings::BrokerSettings;
 use std::path::PathBuf;
 
+/// Keys of `[limits]` that belong to paging.
+const LIMITS_LATER: &[&str] = &["memory", "min_free_disk"];
 /// Keys of `[broker]` that belong to routing, links and topics.
 const BROKER_LATER: &[&str] = &[
     "default_xmitq",
@@ -129,8 +131,7 @@ pub(super) fn limits(mut table: Table<'_>, limits: &mut LimitSettings) {
     set(&mut limits.max_frame_size, frame.and_then(|size| u32::try_from(size).ok()));
     set(&mut limits.idle_timeout, at_least_one(&mut table, "idle_timeout"));
     set(&mut limits.login_timeout, at_least_one(&mut table, "login_timeout"));
-    set(&mut limits.memory, table.size("memory", 1 << 20..=1 << 50));
-    set(&mut limits.min_free_disk, table.size("min_free_disk", 0..=1 << 50));
+    table.unsupported(LIMITS_LATER);
     table.finish();
 }
 

@@ -45,8 +45,6 @@ fn every_key_of_the_broker_arrives() {
         max_frame_size = 512
         idle_timeout = "4s"
         login_timeout = 5
-        memory = "6MiB"
-        min_free_disk = 0
         [log]
         level = "debug"
         [[user]]
@@ -76,7 +74,6 @@ fn every_key_of_the_broker_arrives() {
     let limits = &config.limits;
     assert_eq!((limits.max_connections, limits.max_sessions, limits.max_links), (1, 2, 3));
     assert_eq!((limits.max_frame_size, limits.idle_timeout, limits.login_timeout), (512, 4_000, 5));
-    assert_eq!((limits.memory, limits.min_free_disk), (6 << 20, 0));
     assert_eq!(config.log.level.as_str(), "debug");
     assert_eq!(config.security.mode, SecurityMode::Secure, "users are there to be asked for");
     assert_eq!(config.users, [User { name: "u".into(), password: Password::Environment("U".into()) }]);
