@@ -6,7 +6,7 @@ use crate::effect::Step;
 use crate::engine::{Engine, Task};
 use crate::join::Join;
 use crate::object::Object;
-use crate::reader::{Position, Reader, Who};
+use crate::reader::{Attempts, Position, Reader, Who};
 use crate::store::{Kind, Store};
 use postroad_model::id::{EventId, JoinKey, ObjectKey, StoreKey, StoreUid};
 use postroad_model::message::Message;
@@ -148,17 +148,19 @@ impl Engine {
     }
 
     fn apply_attempted(&mut self, place: Place, id: EventId, failed: u32, counted: u32) {
+        let after = self.step_under_way();
         match place {
             Place::Store(store) => {
                 if let Some(entry) = self.store_mut(store).and_then(|s| s.log.get_mut(id)) {
                     entry.failed = failed;
                     entry.counted = counted;
+                    entry.after = entry.after.max(after);
                 }
             }
             Place::Object(object) => {
                 let reader = self.objects.get(&object).map(|object| object.reader);
                 if let Some(reader) = reader.and_then(|key| self.readers.get_mut(key)) {
-                    reader.attempts.insert(id, (failed, counted));
+                    reader.attempts.insert(id, Attempts { failed, counted, after });
                 }
             }
         }
@@ -176,7 +178,9 @@ impl Engine {
         let Some(reader) = self.readers.get_mut(object.reader) else { return };
         for (first, last) in done {
             reader.done.insert(first, last);
-            reader.attempts.retain(|id, _| !(first..=last).contains(id));
+            while let Some((&id, _)) = reader.attempts.range(first..=last).next() {
+                reader.attempts.remove(&id);
+            }
         }
         reader.done.trim_below(low);
         while let Some(attempt) = reader.attempts.first_entry().filter(|attempt| *attempt.key() < low) {

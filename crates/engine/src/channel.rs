@@ -3,7 +3,7 @@
 use crate::command::{Settlement, TakerKey};
 use crate::engine::{Engine, Task};
 use crate::queue::From;
-use crate::reader::{Owed, Position, Reader, ReaderKey, Readers, Who};
+use crate::reader::{Attempts, Owed, Position, Reader, ReaderKey, Readers, Who};
 use crate::store::Store;
 use crate::view::View;
 use postroad_model::id::{EventId, JoinKey, StoreKey};
@@ -321,9 +321,9 @@ impl Engine {
         let Some(reader) = self.readers.get_mut(key) else { return };
         reader.owe(id, Owed::Delivered(tag));
         let (store, who) = (reader.store, reader.who);
-        let failed = reader.attempts.get(&id).map_or(0, |&(failed, _)| failed);
+        let Attempts { failed, after, .. } = reader.attempts.get(&id).copied().unwrap_or_default();
         let from = match who {
-            Who::Object(object) => From::Object { object, failed },
+            Who::Object(object) => From::Object { object, failed, after },
             Who::Volatile | Who::Join(_) => From::Volatile { failed },
         };
         self.send_from_store(taker, store, id, tag, from);
@@ -375,11 +375,12 @@ impl Engine {
         }
         let on_disk = self.store(reader.store).and_then(|s| s.log.get(id)).is_some_and(|entry| entry.on_disk);
         let Some(reader) = self.readers.get_mut(key) else { return };
-        let (mut failed_so_far, mut counted) = reader.attempts.get(&id).copied().unwrap_or_default();
+        let Attempts { failed: mut failed_so_far, mut counted, after } =
+            reader.attempts.get(&id).copied().unwrap_or_default();
         if let Some(counts) = failed {
             failed_so_far = failed_so_far.saturating_add(1);
             counted = counted.saturating_add(u32::from(counts));
-            reader.attempts.insert(id, (failed_so_far, counted));
+            reader.attempts.insert(id, Attempts { failed: failed_so_far, counted, after });
         }
         let who = reader.who;
         let mut due = now;

@@ -269,11 +269,6 @@ impl Engine {
         let persistent = self.objects.get(&object).is_some_and(|o| o.settings.persistent);
         let durable = persistent && finished.iter().any(on_disk);
         self.record(Record::ObjectMoved { object, low, done }, durable);
-        if let Some(reader) = self.readers.get_mut(key) {
-            for id in finished {
-                reader.attempts.remove(id);
-            }
-        }
         self.list_need(key);
     }
 

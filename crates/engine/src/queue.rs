@@ -125,6 +125,8 @@ pub(crate) enum From {
         object: ObjectKey,
         /// Earlier failed attempts.
         failed: u32,
+        /// The step that says so.
+        after: Step,
     },
     /// A volatile subscription's: what it had is forgotten with the broker, so it needs no mark.
     Volatile {
@@ -260,10 +262,10 @@ impl Engine {
         let Some(message) = self.bodies.get(entry.event.body) else { return };
         let (failed, sent_before, marked) = match from {
             From::Queue => (entry.failed, store.sent_before_start, store.marked),
-            From::Object { failed, object } => {
+            From::Object { failed, object, after } => {
                 let marks = self.objects.get(&object).map(|o| (o.sent_before_start, o.marked));
                 let (sent_before, marked) = marks.unwrap_or_default();
-                (failed, sent_before, marked)
+                (failed, sent_before, marked.max(after))
             }
             From::Volatile { failed } => (failed, 0, Step(0)),
         };

@@ -7,6 +7,7 @@
 //! sleep (named-objects 7).
 
 use crate::command::TakerKey;
+use crate::effect::Step;
 use crate::ranges::RangeSet;
 use postroad_model::id::{EventId, JoinKey, ObjectKey, StoreKey};
 use postroad_model::refusal::Code;
@@ -58,6 +59,17 @@ pub(crate) enum Owed {
     Blocked(Code),
 }
 
+/// What is known of the failed attempts to deliver an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Attempts {
+    /// How many failed.
+    pub failed: u32,
+    /// How many of them count toward the limit (AK-5).
+    pub counted: u32,
+    /// The step that says so: the event is not sent again before that is durable.
+    pub after: Step,
+}
+
 /// A reader.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -82,7 +94,7 @@ pub(crate) struct Reader {
     /// Finished above the lowest owed event.
     pub done: RangeSet,
     /// Failed attempts, and those that count, of events owed.
-    pub attempts: BTreeMap<EventId, (u32, u32)>,
+    pub attempts: BTreeMap<EventId, Attempts>,
     /// The attached consumer.
     pub taker: Option<TakerKey>,
     /// Its entry in the channel's list of lowest needs, if it has one.

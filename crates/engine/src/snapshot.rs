@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::join::Join;
 use crate::log::Entry;
 use crate::object::Object;
-use crate::reader::Reader;
+use crate::reader::{Attempts, Reader};
 use crate::store::{Kind, Store};
 use postroad_model::id::EventId;
 use postroad_model::settings::JoinSettings;
@@ -137,7 +137,7 @@ impl Engine {
             visit(Record::ObjectSkipped { object: key, total: object.skipped });
         }
         visit_marks(Place::Object(key), object.sent_up_to, object.sent_before_start, visit);
-        for (&event, &(failed, counted)) in &reader.attempts {
+        for (&event, &Attempts { failed, counted, .. }) in &reader.attempts {
             let owed = event >= object.low && !reader.done.contains(event);
             if owed && store.log.get(event).is_some_and(|entry| entry.on_disk) {
                 visit(Record::Attempted { place: Place::Object(key), event, failed, counted });

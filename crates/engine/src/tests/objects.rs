@@ -232,6 +232,27 @@ fn attempts_survive_a_crash() {
 }
 
 #[test]
+fn a_failed_attempt_is_on_disk_before_the_next() {
+    for (define, place) in [("channel c\n object c::d", "c::d"), ("queue c", "c")] {
+        check(&format!(
+            "{define}
+             consume A {place}
+             publish c 1
+             got A = 1
+             sync off
+             fail A 1
+             got A =
+             sync 9
+             got A = 1*1
+             crash
+             sync on
+             consume A {place}
+             got A = 1*1"
+        ));
+    }
+}
+
+#[test]
 fn an_ordered_object_waits_for_a_delayed_event() {
     check(
         "channel c
