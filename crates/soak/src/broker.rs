@@ -26,6 +26,9 @@ const START: Duration = Duration::from_secs(60);
 /// How long any answer to a client may take.
 const ANSWER: Duration = Duration::from_secs(20);
 
+/// A write that takes so long has others waiting behind it.
+const LONG_WRITE: Duration = Duration::from_micros(1500);
+
 /// What opens a connection (AMQP 1.0 part 5, section 5.3.1): the broker answers with the like.
 const HEADER: [u8; 8] = *b"AMQP\x03\x01\x00\x00";
 
@@ -104,6 +107,24 @@ impl Broker {
         killed.map(drop).map_err(|e| self.failed(&format!("could not be killed: {e}")))
     }
 
+    /// Waits until one of its threads has been waiting for the disk for a while; at most so long in all.
+    pub(crate) fn wait_for_disk(&self, time: Duration) {
+        let began = Instant::now();
+        let Some(child) = &self.child else { return };
+        let entries = std::fs::read_dir(format!("/proc/{}/task", child.id()));
+        let stats = entries.into_iter().flatten().flatten().map(|entry| entry.path().join("stat"));
+        let mut threads: Vec<(PathBuf, Option<Instant>)> = stats.map(|stat| (stat, None)).collect();
+        while began.elapsed() < time {
+            for (stat, since) in &mut threads {
+                let waits = is_in_disk_wait(stat);
+                *since = waits.then(|| since.unwrap_or_else(Instant::now));
+                if since.is_some_and(|since| since.elapsed() > LONG_WRITE) {
+                    return;
+                }
+            }
+        }
+    }
+
     /// How a client connects that is to be known by `name`.
     pub(crate) fn options(&self, name: &str) -> ConnectOptions {
         let url =
@@ -159,6 +180,12 @@ impl Drop for Broker {
     }
 }
 
+/// Whether the system shows a thread as waiting for a device: `D` behind its name in parentheses.
+fn is_in_disk_wait(stat: &Path) -> bool {
+    std::fs::read_to_string(stat)
+        .is_ok_and(|text| text.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" D")))
+}
+
 /// Two ports that nobody listens on.
 fn free_ports() -> io::Result<(SocketAddr, SocketAddr)> {
     let amqp = TcpListener::bind("127.0.0.1:0")?;
@@ -176,11 +203,8 @@ name = "soak"
 data_dir = {data}
 
 [storage]
-segment_size = "4MiB"
-checkpoint_every = "8MiB"
-
-[limits]
-min_free_disk = "64MiB"
+segment_size = "1MiB"
+checkpoint_every = "2MiB"
 
 [[listener]]
 protocol = "amqp"

@@ -12,6 +12,7 @@ use crate::consumer::Consumer;
 use crate::control::Phase;
 use crate::follower::Follower;
 use crate::mark::{PRODUCERS, Place};
+use crate::neighbour;
 use crate::producer::Producer;
 use crate::random::Random;
 
@@ -29,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long nothing may happen at all while something is owed.
 const STANDSTILL: Duration = Duration::from_secs(30);
+
+/// In what time a broker under load is sure to write something.
+const WRITES: Duration = Duration::from_millis(200);
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -66,6 +70,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Summary, Violation> {
     let random = Random::new(plan.seed, 0);
     let mut run = Run { broker, shared: &shared, random, recoveries: Vec::new() };
     let kept = std::thread::scope(|scope| {
+        neighbour::start(scope, &shared.control, &plan.folder);
         let kept = run.clients_at_work(scope, plan);
         // Whatever happened, nobody may stay behind.
         shared.control.set_phase(Phase::Stop);
@@ -155,6 +160,10 @@ impl<'env> Run<'env> {
     fn crash(&mut self) -> Result<(), Violation> {
         let control = &self.shared.control;
         control.set_up(false);
+        // Mostly while it writes, where most can go wrong.
+        if self.random.happens(700) {
+            self.broker.wait_for_disk(WRITES);
+        }
         self.broker.kill()?;
         // What the broker had sent before is still read and judged by the rules of its life that is over.
         if !control.nobody_inside(PATIENCE) {

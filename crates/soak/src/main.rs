@@ -7,7 +7,7 @@
 //!
 //! - `kill`: the rounds; `audit`: what must be left at the end;
 //! - `producer`, `consumer`, `follower`: the clients; `clients`: what they share; `control`: in step with the kills;
-//! - `books`: the promises; `mark`: the messages; `broker`: the process; `random`: chance.
+//! - `books`: the promises; `mark`: the messages; `broker`: the process; `neighbour`: a busy disk; `random`: chance.
 //!
 //! **What it knows.** What a client may rely on, whatever happens to the broker (the specification's named-objects 3.6
 //! and joins-and-interest 3.5), and how the broker is configured.
@@ -24,6 +24,7 @@ mod control;
 mod follower;
 mod kill;
 mod mark;
+mod neighbour;
 mod producer;
 mod random;
 
