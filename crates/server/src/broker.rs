@@ -57,8 +57,14 @@ impl Broker {
         let mut engine = Engine::new(config.broker.clone(), seed);
         let (journal_events, journal_inbox) = mpsc::unbounded_channel();
         let options = journal_options(config.storage.segment_size);
-        let (mut storage, recovered) =
-            Storage::open(&config.data_dir, options, config.storage.checkpoint_every, &mut engine, seed, journal_events)?;
+        let (mut storage, recovered) = Storage::open(
+            &config.data_dir,
+            options,
+            config.storage.checkpoint_every,
+            &mut engine,
+            seed,
+            journal_events,
+        )?;
         engine.configure(config.broker.clone());
         engine.found();
         define(&mut engine, &mut storage, config, clock.now())?;

@@ -151,12 +151,14 @@ impl Core {
             while self.engine.run(now, TASKS_PER_TURN) {}
             self.flush()?;
         }
-        Ok(self.storage.is_idle())
+        let given_up = self.storage.is_stuck() && now.mono >= since + GOODBYE_MS;
+        Ok(self.storage.is_idle() || given_up)
     }
 
     /// Waits until something happens.
     async fn wait(&mut self, inputs: &mut Vec<Input>) -> Result<(), CoreError> {
-        let goodbye = self.stopping.filter(|_| !self.conns.is_empty()).map(|since| since + GOODBYE_MS);
+        let waits = !self.conns.is_empty() || self.storage.is_stuck();
+        let goodbye = self.stopping.filter(|_| waits).map(|since| since + GOODBYE_MS);
         let deadline = [self.engine.next_deadline(), goodbye].into_iter().flatten().min();
         let deadline = deadline.map(|mono| self.clock.instant(mono));
         let timer = async {

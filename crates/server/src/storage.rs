@@ -2,8 +2,8 @@
 
 use postroad_engine::{Engine, Step, StepBytes};
 use postroad_journal::{
-    AppendError, Checkpoint, Error, Event, FileDisk, JournalId, Label, Lsn, Options, Recovered, Recovery, Space, Stop,
-    Writer,
+    AppendError, Checkpoint, Error, Event, FileDisk, JournalId, Label, Lsn, Options, Recovered, Recovery,
+    Space, Stop, Writer,
 };
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -233,11 +233,25 @@ impl Storage {
         matches!(self.journal.space(), Space::Full { .. })
     }
 
-    /// Writes the clean stop, waits for the disk, and ends the threads.
+    /// Whether steps can't be appended because the disk is full.
+    #[must_use]
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.waiting.is_empty() && self.is_full()
+    }
+
+    /// Writes the clean stop, waits for the disk, and ends the threads. Where steps found no room there is no clean
+    /// stop: the next start must not trust that nothing is missing.
     ///
     /// # Errors
     /// If the journal has failed, before or now.
     pub(crate) fn stop(mut self) -> Result<(), Error> {
+        if !self.waiting.is_empty() {
+            tracing::error!(
+                steps = self.waiting.len(),
+                "the disk is full: stopping without what found no room"
+            );
+            return self.writer.stop();
+        }
         match self.journal.append_clean_stop() {
             Ok(_) => {
                 if let Some(batch) = self.journal.take_batch() {
