@@ -230,7 +230,8 @@ class QueueTest extends JmsTest {
         Message again = session().createConsumer(queue).receive(PATIENCE_MS);
         assertEquals("3", textOf(again));
         assertTrue(again.getJMSRedelivered());
-        Spec.proves("AM-12", "AM-14");
+        Broker.eventually(0, () -> broker.depth("queues", queueName(queue)));
+        Spec.proves("AK-1", "AM-12", "AM-14");
     }
 
     private static String queueName(Queue queue) {
