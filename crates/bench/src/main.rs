@@ -1,4 +1,8 @@
-//! `postroad-limits`: the three limit programs.
+//! `postroad-limits`: the three limit programs on the command line.
+//!
+//! **What it is.** Options in, one limit program of the library run, a line of figures out.
+//!
+//! **What it knows.** The command line. **What it must never know.** How a limit program works: that is the library's.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
