@@ -1,10 +1,10 @@
 //! Browsers: consumers that look at a queue without taking (QU-2).
 
 use crate::command::TakerKey;
+use crate::dispatch::From;
 use crate::effect::{Annotations, Delivery, Effect};
 use crate::engine::Engine;
 use crate::log::{Entry, Hold};
-use crate::queue::From;
 use crate::store::Store;
 use crate::taker::Source;
 use postroad_model::id::{EventId, StoreKey};

@@ -1,8 +1,8 @@
 //! Channels: each event is offered once to the readers at the tail, and read by those behind at their own pace.
 
 use crate::command::{Settlement, TakerKey};
+use crate::dispatch::From;
 use crate::engine::{Engine, Task};
-use crate::queue::From;
 use crate::reader::{Attempts, Owed, Position, Reader, ReaderKey, Readers, Who};
 use crate::store::Store;
 use crate::view::View;

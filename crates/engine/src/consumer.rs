@@ -196,7 +196,6 @@ impl Engine {
         let key = self.takers.insert(|key| {
             let mut taker = Taker::new(key, conn, link, store, source);
             taker.filter = own_filter;
-            taker.priority = spec.priority;
             taker.presettled = spec.presettled;
             taker
         });
@@ -205,8 +204,10 @@ impl Engine {
         }
         match source {
             Source::Queue => {
-                if let Some(queue) = self.store_mut(store).and_then(|s| s.queue_mut()) {
-                    queue.attach(key, spec.priority);
+                let queue = self.store_mut(store).and_then(|s| s.queue_mut());
+                let turn = queue.map(|queue| queue.rings.attach(key, spec.priority));
+                if let Some(taker) = self.takers.get_mut(key) {
+                    taker.turn = turn;
                 }
             }
             Source::Reader(reader) => {
@@ -281,6 +282,7 @@ impl Engine {
                 if let Some(queue) = self.store_mut(store).and_then(|s| s.queue_mut()) {
                     queue.note_credit(key, window, drain);
                 }
+                self.note_window(key);
                 self.schedule(Task::Dispatch(store));
             }
             Source::Reader(reader) => self.schedule(Task::Feed(reader)),
@@ -300,6 +302,7 @@ impl Engine {
         let closed = taker.close_range(first, last);
         let (conn, link) = (taker.conn, taker.link);
         if !closed.is_empty() {
+            self.note_window(key);
             self.apply_outcome(key, &closed, &outcome);
         }
         if confirm {
@@ -374,7 +377,10 @@ impl Engine {
         match taker.source {
             Source::Queue => {
                 if let Some(queue) = self.store_mut(taker.store).and_then(|s| s.queue_mut()) {
-                    queue.detach(key, taker.priority);
+                    queue.draining.remove(&key);
+                    if let Some(turn) = taker.turn {
+                        queue.rings.detach(turn);
+                    }
                 }
                 self.schedule(Task::Dispatch(taker.store));
             }

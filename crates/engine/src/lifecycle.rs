@@ -115,7 +115,7 @@ impl Engine {
     /// Consumers that take or read, without browsers.
     pub(crate) fn consumer_count(&self, store: &Store) -> usize {
         match store.queue() {
-            Some(queue) => queue.takers().count(),
+            Some(queue) => queue.rings.all().count(),
             None => {
                 let real = |t: &&crate::taker::Taker| {
                     t.store == store.key && !matches!(t.source, Source::Browser { .. })

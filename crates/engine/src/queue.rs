@@ -1,26 +1,20 @@
 //! Queues: consumers compete, each message goes to one of them (named-objects 3.12, SH-3).
 
-use crate::bodies::Bodies;
 use crate::command::{Settlement, TakerKey};
-use crate::effect::{Delivery, Effect, Step};
+use crate::effect::Effect;
 use crate::engine::{Engine, Task};
 use crate::log::Hold;
 use crate::ready::{PRIORITIES, Ready};
+use crate::rings::Rings;
 use crate::store::Store;
-use crate::taker::Taker;
-use crate::view::View;
-use postroad_model::id::{EventId, ObjectKey, StoreKey, WallMs};
+use postroad_model::id::{EventId, StoreKey, WallMs};
 use postroad_model::refusal::Code;
 use postroad_model::settings::QueueSettings;
 use postroad_record::{Place, Record, Removal};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-/// Deliveries that one task of dispatch makes at most before others have a turn (DESIGN 7.5).
-const DELIVERIES_PER_TASK: usize = 256;
-/// Messages that one task of dispatch tries against selectors at most.
-const TRIES_PER_TASK: usize = 2_000;
-
+/// Delayed messages that one task makes deliverable at most.
+const UNDELAYED_PER_TASK: usize = 256;
 /// Refusals of a consumer between two looks for messages that are gone.
 const REFUSED_BETWEEN_SWEEPS: usize = 1_024;
 
@@ -41,16 +35,8 @@ pub(crate) struct Queue {
     pub draining: BTreeSet<TakerKey>,
     /// The window that a consumer had when it last gave credit.
     window: u64,
-    /// Consumers by priority, highest first, each level a ring in attach order.
-    rings: BTreeMap<Reverse<i32>, Ring>,
-}
-
-/// Consumers of equal priority, served in turn.
-#[derive(Debug, Default)]
-struct Ring {
-    takers: Vec<TakerKey>,
-    /// Where the next turn begins.
-    next: usize,
+    /// Its consumers.
+    pub rings: Rings,
 }
 
 impl Queue {
@@ -65,7 +51,7 @@ impl Queue {
             blocked: BTreeSet::new(),
             draining: BTreeSet::new(),
             window: 0,
-            rings: BTreeMap::new(),
+            rings: Rings::default(),
         }
     }
 
@@ -73,26 +59,6 @@ impl Queue {
     #[must_use]
     pub(crate) fn level(&self, priority: u8) -> u8 {
         priority.min(self.settings.max_priority.min(9))
-    }
-
-    /// Adds a consumer behind those of its priority.
-    pub(crate) fn attach(&mut self, taker: TakerKey, priority: i32) {
-        self.rings.entry(Reverse(priority)).or_default().takers.push(taker);
-    }
-
-    /// Removes a consumer.
-    pub(crate) fn detach(&mut self, taker: TakerKey, priority: i32) {
-        let Some(ring) = self.rings.get_mut(&Reverse(priority)) else { return };
-        if let Some(at) = ring.takers.iter().position(|&t| t == taker) {
-            ring.takers.remove(at);
-            if ring.next > at {
-                ring.next -= 1;
-            }
-        }
-        if ring.takers.is_empty() {
-            self.rings.remove(&Reverse(priority));
-        }
-        self.draining.remove(&taker);
     }
 
     /// How many deliveries may go out before the next credit; 0 without consumers.
@@ -107,220 +73,9 @@ impl Queue {
             self.draining.insert(taker);
         }
     }
-
-    /// The consumers, highest priority first.
-    pub(crate) fn takers(&self) -> impl Iterator<Item = TakerKey> + '_ {
-        self.rings.values().flat_map(|ring| ring.takers.iter().copied())
-    }
-}
-
-/// Whose delivery it is, which decides where its attempts and its sent mark are kept.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum From {
-    /// A queue's: its attempts stand at the message.
-    Queue,
-    /// A named object's.
-    Object {
-        /// Which object.
-        object: ObjectKey,
-        /// Earlier failed attempts.
-        failed: u32,
-        /// The step that says so.
-        after: Step,
-    },
-    /// A volatile subscription's: what it had is forgotten with the broker, so it needs no mark.
-    Volatile {
-        /// Earlier failed attempts.
-        failed: u32,
-    },
-}
-
-impl From {
-    /// Where the sent mark is kept.
-    const fn place(self, store: StoreKey) -> Option<Place> {
-        match self {
-            Self::Queue => Some(Place::Store(store)),
-            Self::Object { object, .. } => Some(Place::Object(object)),
-            Self::Volatile { .. } => None,
-        }
-    }
-}
-
-/// The choice of the next delivery.
-struct Choice {
-    taker: TakerKey,
-    event: EventId,
-    level: u8,
-    ring: Reverse<i32>,
-    /// Place of the taker in its ring.
-    place: usize,
 }
 
 impl Engine {
-    /// Delivers what can be delivered from a queue; whether there is more to do.
-    pub(crate) fn dispatch_queue(&mut self, key: StoreKey) -> bool {
-        let mut tries = TRIES_PER_TASK;
-        for _ in 0..DELIVERIES_PER_TASK {
-            match self.choose(key, &mut tries) {
-                // Its timer may not have had its turn yet: an expired message is never delivered (QU-6).
-                Some(choice) if self.is_expired(key, choice.event) => self.expire_one(key, choice.event),
-                Some(choice) => self.deliver_from_queue(key, &choice),
-                None if tries == 0 => return true,
-                None => {
-                    self.finish_drains(key);
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    /// Finds the next message and its consumer (SH-3): the best message first, its consumer in turn.
-    fn choose(&mut self, key: StoreKey, tries: &mut usize) -> Option<Choice> {
-        let store = self.stores.get(key.0 as usize)?.as_ref()?;
-        let queue = store.queue()?;
-        let first = queue.ready.first()?;
-        let (exclusive, max_window) = (queue.settings.exclusive, self.settings.max_window);
-        for (&ring_key, ring) in &queue.rings {
-            let (count, start) = (ring.takers.len(), ring.next);
-            let mut best: Option<Choice> = None;
-            for step in 0..if exclusive { 1 } else { count } {
-                let place = if exclusive { 0 } else { (start + step) % count };
-                let Some(&taker) = ring.takers.get(place) else { continue };
-                let Some(state) = self.takers.get_mut(taker).filter(|t| t.window(max_window) > 0) else {
-                    continue;
-                };
-                let selective = state.is_selective();
-                let found =
-                    if selective { candidate(store, &self.bodies, state, tries) } else { Some(first) };
-                if let Some((level, event)) = found {
-                    let better = |b: &Choice| (Reverse(level), event) < (Reverse(b.level), b.event);
-                    if best.as_ref().is_none_or(better) {
-                        best = Some(Choice { taker, event, level, ring: ring_key, place });
-                    }
-                }
-                // Nobody further on can get a better message than the first one.
-                if !selective || *tries == 0 {
-                    break;
-                }
-            }
-            if best.is_some() || *tries == 0 || exclusive {
-                return best;
-            }
-        }
-        None
-    }
-
-    /// Whether a consumer's own filter and its refusals let an event through.
-    pub(crate) fn taker_wants(&self, taker: TakerKey, store: StoreKey, id: EventId) -> bool {
-        let (Some(state), Some(store)) = (self.takers.get(taker), self.store(store)) else { return false };
-        wants(store, &self.bodies, state, id)
-    }
-
-    fn deliver_from_queue(&mut self, key: StoreKey, choice: &Choice) {
-        let id = choice.event;
-        let Some(store) = self.store_mut(key) else { return };
-        let Some(queue) = store.queue_mut() else { return };
-        queue.ready.remove(choice.level, id);
-        if let Some(ring) = queue.rings.get_mut(&choice.ring)
-            && !queue.settings.exclusive
-        {
-            ring.next = (choice.place + 1) % ring.takers.len();
-        }
-        queue.delivered += 1;
-        if let Some(entry) = store.log.get_mut(id) {
-            entry.hold = Hold::Delivered;
-        }
-        store.hide_from_expiry(id);
-        let Some(taker) = self.takers.get_mut(choice.taker) else { return };
-        let tag = taker.note_sent(id);
-        let presettled = taker.presettled;
-        self.send_from_store(choice.taker, key, id, tag, From::Queue);
-        if presettled {
-            self.take_out(key, &[id], Removal::Consumed);
-        }
-    }
-
-    /// Emits the delivery of an event to a consumer.
-    pub(crate) fn send_from_store(
-        &mut self,
-        taker: TakerKey,
-        key: StoreKey,
-        id: EventId,
-        tag: u64,
-        from: From,
-    ) {
-        if let Some(place) = from.place(key) {
-            let ahead = self.takers.get(taker).map_or(0, |t| t.window(self.settings.max_window)).min(1_024);
-            self.mark_sent(place, key, id, ahead);
-        }
-        let under_way = self.step_under_way();
-        let now = self.now.wall;
-        let Some(state) = self.takers.get(taker) else { return };
-        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return };
-        let Some(entry) = store.log.get(id) else { return };
-        let Some(message) = self.bodies.get(entry.event.body) else { return };
-        let (failed, sent_before, marked) = match from {
-            From::Queue => (entry.failed, store.sent_before_start, store.marked),
-            From::Object { failed, object, after } => {
-                let marks = self.objects.get(&object).map(|o| (o.sent_before_start, o.marked));
-                let (sent_before, marked) = marks.unwrap_or_default();
-                (failed, sent_before, marked.max(after))
-            }
-            From::Volatile { failed } => (failed, 0, Step(0)),
-        };
-        let maybe_sent = id <= sent_before && entry.on_disk;
-        let leaves = store.leaves_at(&entry.event);
-        let delivery = Delivery {
-            conn: state.conn,
-            link: state.link,
-            tag,
-            message: message.clone(),
-            durable: entry.event.durable,
-            priority: entry.event.priority,
-            ttl_ms: (leaves != 0).then(|| u32::try_from(leaves.saturating_sub(now)).unwrap_or(u32::MAX)),
-            delivery_count: failed.max(u32::from(maybe_sent)),
-            settled: state.presettled,
-            annotations: self.annotations(store, &entry.event, from),
-        };
-        let marked = if entry.on_disk { marked } else { Step(0) };
-        let after = entry.after.max(under_way).max(state.after).max(marked);
-        if let Some(state) = self.takers.get_mut(taker) {
-            state.after = after;
-        }
-        let again = delivery.delivery_count > 0;
-        if let From::Object { object, .. } = from
-            && let Some(object) = self.objects.get_mut(&object)
-        {
-            object.redelivered += u64::from(again);
-            object.skipped_untold = 0;
-        }
-        self.count(key, |c| {
-            c.delivered_total += 1;
-            c.redelivered_total += u64::from(again);
-        });
-        self.emit(after, Effect::Deliver(Box::new(delivery)));
-        if !self.has_window(taker) {
-            self.finish_drain(taker);
-        }
-    }
-
-    /// Marks durably that deliveries up to `id`, and some ahead, may have been sent (AK-10).
-    pub(crate) fn mark_sent(&mut self, place: Place, key: StoreKey, id: EventId, ahead: u64) {
-        let Some(store) = self.store(key) else { return };
-        let durable = store.log.get(id).is_some_and(|e| e.on_disk);
-        let marked = match place {
-            Place::Store(_) => store.sent_up_to,
-            Place::Object(object) => match self.objects.get(&object) {
-                Some(object) if object.settings.persistent => object.sent_up_to,
-                _ => return,
-            },
-        };
-        if durable && id > marked {
-            self.record(Record::Sent { place, up_to: id.saturating_add(ahead) }, true);
-        }
-    }
-
     /// The outcomes of a range of a queue consumer's deliveries.
     pub(crate) fn settle_in_queue(
         &mut self,
@@ -363,7 +118,7 @@ impl Engine {
     fn refuse_here(&mut self, key: StoreKey, taker: TakerKey, id: EventId) {
         self.note_refused(key, taker, id);
         let Some(queue) = self.store(key).and_then(|s| s.queue()) else { return };
-        let all = queue.takers().all(|t| self.takers.get(t).is_some_and(|t| t.refused.contains(&id)));
+        let all = queue.rings.all().all(|t| self.takers.get(t).is_some_and(|t| t.refused.contains(&id)));
         if all {
             let text = "every attached consumer refused the message";
             self.dead_letter_from_queue(key, id, Code::RefusedByAll, text);
@@ -423,7 +178,7 @@ impl Engine {
         } else {
             let level = queue.level(priority);
             queue.ready.insert(level, id);
-            let takers: Vec<TakerKey> = queue.takers().collect();
+            let takers: Vec<TakerKey> = queue.rings.all().collect();
             for taker in takers {
                 if let Some(state) = self.takers.get_mut(taker) {
                     state.look_again(level, id);
@@ -439,7 +194,7 @@ impl Engine {
     /// Priorities were told apart anew: selective consumers look at everything again.
     pub(crate) fn look_again_everywhere(&mut self, key: StoreKey) {
         let Some(queue) = self.store(key).and_then(Store::queue) else { return };
-        let takers: Vec<TakerKey> = queue.takers().collect();
+        let takers: Vec<TakerKey> = queue.rings.all().collect();
         for taker in takers {
             if let Some(state) = self.takers.get_mut(taker) {
                 state.scanned = [0; PRIORITIES];
@@ -449,7 +204,7 @@ impl Engine {
 
     /// Makes delayed messages deliverable whose time has come.
     pub(crate) fn undelay(&mut self, key: StoreKey) -> bool {
-        for _ in 0..DELIVERIES_PER_TASK {
+        for _ in 0..UNDELAYED_PER_TASK {
             let mono = self.now.mono;
             let Some(queue) = self.store_mut(key).and_then(|s| s.queue_mut()) else { return false };
             let Some(&(due, id)) = queue.delayed.first() else { return false };
@@ -463,7 +218,7 @@ impl Engine {
     }
 
     /// Tells consumers that drain, once nothing more can be sent to them now.
-    fn finish_drains(&mut self, key: StoreKey) {
+    pub(crate) fn finish_drains(&mut self, key: StoreKey) {
         let Some(queue) = self.store(key).and_then(|s| s.queue()) else { return };
         if queue.draining.is_empty() {
             return;
@@ -485,6 +240,7 @@ impl Engine {
         let store = state.store;
         let (after, effect) = (state.after, Effect::Drained { conn: state.conn, link: state.link });
         self.emit(after, effect);
+        self.note_window(taker);
         if let Some(queue) = self.store_mut(store).and_then(|s| s.queue_mut()) {
             queue.draining.remove(&taker);
         }
@@ -494,7 +250,7 @@ impl Engine {
     pub(crate) fn stranded(&self, key: StoreKey, limit: usize) -> u64 {
         let Some(store) = self.store(key) else { return 0 };
         let Some(queue) = store.queue() else { return 0 };
-        let takers: Vec<TakerKey> = queue.takers().collect();
+        let takers: Vec<TakerKey> = queue.rings.all().collect();
         if takers.is_empty() || takers.iter().any(|t| self.takers.get(*t).is_some_and(|t| !t.is_selective()))
         {
             return 0;
@@ -509,33 +265,6 @@ impl Engine {
         }
         stranded
     }
-}
-
-/// The next message that a selective consumer would take.
-fn candidate(store: &Store, bodies: &Bodies, state: &mut Taker, tries: &mut usize) -> Option<(u8, EventId)> {
-    let queue = store.queue()?;
-    loop {
-        let (level, id) = queue.ready.after(state.scanned)?;
-        if *tries == 0 {
-            return None;
-        }
-        *tries -= 1;
-        if wants(store, bodies, state, id) {
-            return Some((level, id));
-        }
-        state.scanned[usize::from(level)] = id;
-    }
-}
-
-/// Whether a consumer's own filter and its refusals let an event through.
-fn wants(store: &Store, bodies: &Bodies, state: &Taker, id: EventId) -> bool {
-    if state.refused.contains(&id) {
-        return false;
-    }
-    let Some(filter) = &state.filter else { return true };
-    let Some(entry) = store.log.get(id) else { return false };
-    let Some(message) = bodies.get(entry.event.body) else { return false };
-    filter.matches(&View { message, event: &entry.event })
 }
 
 impl Store {
@@ -560,7 +289,7 @@ impl Store {
     }
 
     /// An unsettled delivery is not expired under its consumer (QU-6).
-    fn hide_from_expiry(&mut self, id: EventId) {
+    pub(crate) fn hide_from_expiry(&mut self, id: EventId) {
         let leaves = self.log.get(id).map_or(0, |entry| self.leaves_at(&entry.event));
         if leaves != 0 {
             self.expiry.remove(&(leaves, id));

@@ -4,6 +4,7 @@ use crate::command::{ConnId, LinkNo, TakerKey};
 use crate::effect::Step;
 use crate::reader::ReaderKey;
 use crate::ready::PRIORITIES;
+use crate::rings::Turn;
 use postroad_model::id::{EventId, StoreKey};
 use postroad_selector::Selector;
 use std::collections::{BTreeSet, VecDeque};
@@ -41,8 +42,8 @@ pub(crate) struct Taker {
     pub source: Source,
     /// The consumer's own filter.
     pub filter: Option<Selector>,
-    /// Consumer priority, higher first.
-    pub priority: i32,
+    /// Its turn among the consumers of a queue.
+    pub turn: Option<Turn>,
     /// Deliveries it may ever have been sent.
     pub limit: u64,
     /// Deliveries sent.
@@ -74,7 +75,7 @@ impl Taker {
             store,
             source,
             filter: None,
-            priority: 0,
+            turn: None,
             limit: 0,
             sent: 0,
             drain: false,

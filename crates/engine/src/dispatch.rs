@@ -1,0 +1,270 @@
+//! Dispatch: which message goes to which consumer of a queue (SH-3), and how a delivery leaves, whoever it is for.
+
+use crate::bodies::Bodies;
+use crate::command::TakerKey;
+use crate::effect::{Delivery, Effect, Step};
+use crate::engine::Engine;
+use crate::log::Hold;
+use crate::rings::Turn;
+use crate::slots::Slots;
+use crate::store::Store;
+use crate::taker::Taker;
+use crate::view::View;
+use postroad_model::id::{EventId, ObjectKey, StoreKey};
+use postroad_record::{Place, Record, Removal};
+use std::cmp::Reverse;
+
+/// Deliveries that one task of dispatch makes at most before others have a turn (DESIGN 7.5).
+const DELIVERIES_PER_TASK: usize = 256;
+/// Messages that one task of dispatch tries against selectors at most.
+const TRIES_PER_TASK: usize = 2_000;
+
+/// Whose delivery it is, which decides where its attempts and its sent mark are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum From {
+    /// A queue's: its attempts stand at the message.
+    Queue,
+    /// A named object's.
+    Object {
+        /// Which object.
+        object: ObjectKey,
+        /// Earlier failed attempts.
+        failed: u32,
+        /// The step that says so.
+        after: Step,
+    },
+    /// A volatile subscription's: what it had is forgotten with the broker, so it needs no mark.
+    Volatile {
+        /// Earlier failed attempts.
+        failed: u32,
+    },
+}
+
+impl From {
+    /// Where the sent mark is kept.
+    const fn place(self, store: StoreKey) -> Option<Place> {
+        match self {
+            Self::Queue => Some(Place::Store(store)),
+            Self::Object { object, .. } => Some(Place::Object(object)),
+            Self::Volatile { .. } => None,
+        }
+    }
+}
+
+/// The choice of the next delivery.
+struct Choice {
+    taker: TakerKey,
+    event: EventId,
+    level: u8,
+    turn: Turn,
+}
+
+impl Engine {
+    /// Delivers what can be delivered from a queue; whether there is more to do.
+    pub(crate) fn dispatch_queue(&mut self, key: StoreKey) -> bool {
+        let mut tries = TRIES_PER_TASK;
+        for _ in 0..DELIVERIES_PER_TASK {
+            match self.choose(key, &mut tries) {
+                // Its timer may not have had its turn yet: an expired message is never delivered (QU-6).
+                Some(choice) if self.is_expired(key, choice.event) => self.expire_one(key, choice.event),
+                Some(choice) => self.deliver_from_queue(key, &choice),
+                None if tries == 0 => return true,
+                None => {
+                    self.finish_drains(key);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Finds the next message and its consumer (SH-3): the best message first, its consumer in turn.
+    fn choose(&mut self, key: StoreKey, tries: &mut usize) -> Option<Choice> {
+        let store = self.stores.get(key.0 as usize)?.as_ref()?;
+        let queue = store.queue()?;
+        let first = queue.ready.first()?;
+        if queue.settings.exclusive {
+            let active = queue.rings.active().into_iter();
+            return best_of(active, store, &self.bodies, &mut self.takers, tries, first);
+        }
+        for ring in queue.rings.in_turn() {
+            let best = best_of(ring, store, &self.bodies, &mut self.takers, tries, first);
+            if best.is_some() || *tries == 0 {
+                return best;
+            }
+        }
+        None
+    }
+
+    /// A queue's consumer may have window now, or none any more.
+    pub(crate) fn note_window(&mut self, taker: TakerKey) {
+        let max_window = self.settings.max_window;
+        let Some(state) = self.takers.get(taker) else { return };
+        let (store, turn, open) = (state.store, state.turn, state.window(max_window) > 0);
+        if let (Some(turn), Some(queue)) = (turn, self.store_mut(store).and_then(|s| s.queue_mut())) {
+            queue.rings.set_open(turn, open);
+        }
+    }
+
+    /// Whether a consumer's own filter and its refusals let an event through.
+    pub(crate) fn taker_wants(&self, taker: TakerKey, store: StoreKey, id: EventId) -> bool {
+        let (Some(state), Some(store)) = (self.takers.get(taker), self.store(store)) else { return false };
+        wants(store, &self.bodies, state, id)
+    }
+
+    fn deliver_from_queue(&mut self, key: StoreKey, choice: &Choice) {
+        let id = choice.event;
+        let Some(store) = self.store_mut(key) else { return };
+        let Some(queue) = store.queue_mut() else { return };
+        queue.ready.remove(choice.level, id);
+        queue.rings.served(choice.turn);
+        queue.delivered += 1;
+        if let Some(entry) = store.log.get_mut(id) {
+            entry.hold = Hold::Delivered;
+        }
+        store.hide_from_expiry(id);
+        let Some(taker) = self.takers.get_mut(choice.taker) else { return };
+        let tag = taker.note_sent(id);
+        let presettled = taker.presettled;
+        self.note_window(choice.taker);
+        self.send_from_store(choice.taker, key, id, tag, From::Queue);
+        if presettled {
+            self.take_out(key, &[id], Removal::Consumed);
+        }
+    }
+
+    /// Emits the delivery of an event to a consumer.
+    pub(crate) fn send_from_store(
+        &mut self,
+        taker: TakerKey,
+        key: StoreKey,
+        id: EventId,
+        tag: u64,
+        from: From,
+    ) {
+        if let Some(place) = from.place(key) {
+            let ahead = self.takers.get(taker).map_or(0, |t| t.window(self.settings.max_window)).min(1_024);
+            self.mark_sent(place, key, id, ahead);
+        }
+        let under_way = self.step_under_way();
+        let now = self.now.wall;
+        let Some(state) = self.takers.get(taker) else { return };
+        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        let Some(entry) = store.log.get(id) else { return };
+        let Some(message) = self.bodies.get(entry.event.body) else { return };
+        let (failed, sent_before, marked) = match from {
+            From::Queue => (entry.failed, store.sent_before_start, store.marked),
+            From::Object { failed, object, after } => {
+                let marks = self.objects.get(&object).map(|o| (o.sent_before_start, o.marked));
+                let (sent_before, marked) = marks.unwrap_or_default();
+                (failed, sent_before, marked.max(after))
+            }
+            From::Volatile { failed } => (failed, 0, Step(0)),
+        };
+        let maybe_sent = id <= sent_before && entry.on_disk;
+        let leaves = store.leaves_at(&entry.event);
+        let delivery = Delivery {
+            conn: state.conn,
+            link: state.link,
+            tag,
+            message: message.clone(),
+            durable: entry.event.durable,
+            priority: entry.event.priority,
+            ttl_ms: (leaves != 0).then(|| u32::try_from(leaves.saturating_sub(now)).unwrap_or(u32::MAX)),
+            delivery_count: failed.max(u32::from(maybe_sent)),
+            settled: state.presettled,
+            annotations: self.annotations(store, &entry.event, from),
+        };
+        let marked = if entry.on_disk { marked } else { Step(0) };
+        let after = entry.after.max(under_way).max(state.after).max(marked);
+        if let Some(state) = self.takers.get_mut(taker) {
+            state.after = after;
+        }
+        let again = delivery.delivery_count > 0;
+        if let From::Object { object, .. } = from
+            && let Some(object) = self.objects.get_mut(&object)
+        {
+            object.redelivered += u64::from(again);
+            object.skipped_untold = 0;
+        }
+        self.count(key, |c| {
+            c.delivered_total += 1;
+            c.redelivered_total += u64::from(again);
+        });
+        self.emit(after, Effect::Deliver(Box::new(delivery)));
+        if !self.has_window(taker) {
+            self.finish_drain(taker);
+        }
+    }
+
+    /// Marks durably that deliveries up to `id`, and some ahead, may have been sent (AK-10).
+    pub(crate) fn mark_sent(&mut self, place: Place, key: StoreKey, id: EventId, ahead: u64) {
+        let Some(store) = self.store(key) else { return };
+        let durable = store.log.get(id).is_some_and(|e| e.on_disk);
+        let marked = match place {
+            Place::Store(_) => store.sent_up_to,
+            Place::Object(object) => match self.objects.get(&object) {
+                Some(object) if object.settings.persistent => object.sent_up_to,
+                _ => return,
+            },
+        };
+        if durable && id > marked {
+            self.record(Record::Sent { place, up_to: id.saturating_add(ahead) }, true);
+        }
+    }
+}
+
+/// The best message for consumers of one priority, and the first of them in turn that takes it.
+fn best_of(
+    turns: impl Iterator<Item = (Turn, TakerKey)>,
+    store: &Store,
+    bodies: &Bodies,
+    takers: &mut Slots<Taker>,
+    tries: &mut usize,
+    first: (u8, EventId),
+) -> Option<Choice> {
+    let mut best: Option<Choice> = None;
+    for (turn, taker) in turns {
+        let Some(state) = takers.get_mut(taker) else { continue };
+        let selective = state.is_selective();
+        let found = if selective { candidate(store, bodies, state, tries) } else { Some(first) };
+        if let Some((level, event)) = found {
+            let better = |b: &Choice| (Reverse(level), event) < (Reverse(b.level), b.event);
+            if best.as_ref().is_none_or(better) {
+                best = Some(Choice { taker, event, level, turn });
+            }
+        }
+        // Nobody further on can get a better message than the first one.
+        if !selective || *tries == 0 {
+            break;
+        }
+    }
+    best
+}
+
+/// The next message that a selective consumer would take.
+fn candidate(store: &Store, bodies: &Bodies, state: &mut Taker, tries: &mut usize) -> Option<(u8, EventId)> {
+    let queue = store.queue()?;
+    loop {
+        let (level, id) = queue.ready.after(state.scanned)?;
+        if *tries == 0 {
+            return None;
+        }
+        *tries -= 1;
+        if wants(store, bodies, state, id) {
+            return Some((level, id));
+        }
+        state.scanned[usize::from(level)] = id;
+    }
+}
+
+/// Whether a consumer's own filter and its refusals let an event through.
+fn wants(store: &Store, bodies: &Bodies, state: &Taker, id: EventId) -> bool {
+    if state.refused.contains(&id) {
+        return false;
+    }
+    let Some(filter) = &state.filter else { return true };
+    let Some(entry) = store.log.get(id) else { return false };
+    let Some(message) = bodies.get(entry.event.body) else { return false };
+    filter.matches(&View { message, event: &entry.event })
+}
