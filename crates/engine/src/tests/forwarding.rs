@@ -106,6 +106,34 @@ fn an_archive_neither_loses_nor_doubles_over_a_crash() {
 }
 
 #[test]
+fn arrival_numbers_that_an_archive_has_passed_are_not_given_again() {
+    check(
+        "channel a
+         queue q
+         join a->q name=a->q archive=true
+         pause a->q
+         publish a 1 2{mem}
+         resume a->q
+         stored q = 1 2
+         crash
+         publish a 3
+         stored q = 1 3",
+    );
+    check(
+        "channel a
+         queue q
+         queue r
+         join a->q name=a->q archive=true
+         publish a 1..5{mem}
+         join a->r name=a->r archive=true
+         crash
+         publish a 6
+         stored r = 6
+         stored q = 6",
+    );
+}
+
+#[test]
 fn a_deleted_join_forwards_no_more() {
     check(
         "channel a

@@ -253,6 +253,24 @@ fn a_failed_attempt_is_on_disk_before_the_next() {
 }
 
 #[test]
+fn an_acknowledged_event_stays_so_if_a_crash_takes_back_its_removal() {
+    let mut broker = check(
+        "channel c publish_keys=[{\"name\":\"k\"}]
+         object c::d
+         consume A c::d
+         publish c 1{k=x}
+         got A = 1
+         sync off
+         publish c 2{k=x,mem}
+         ack A 1",
+    );
+    assert!(broker.consumers["A"].confirmed.is_empty(), "the journal still holds event 1 and not its end");
+    continue_with(&mut broker, "sync 9");
+    assert_eq!(broker.consumers["A"].confirmed, [(0, 0)]);
+    continue_with(&mut broker, "crash\nsync on\nconsume A c::d\ngot A =");
+}
+
+#[test]
 fn an_ordered_object_waits_for_a_delayed_event() {
     check(
         "channel c

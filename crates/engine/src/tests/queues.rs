@@ -367,6 +367,21 @@ fn a_delivery_waits_for_the_mark_that_covers_it() {
 }
 
 #[test]
+fn a_subscriber_gets_nothing_that_a_crash_could_take_back() {
+    check(
+        "channel c
+         consume A c
+         sync off
+         publish c 1 2{mem} 3
+         got A =
+         sync 1
+         got A = 1              # 2 needs no disk, but its id does
+         sync 9
+         got A = 2 3",
+    );
+}
+
+#[test]
 fn nonpersistent_messages_do_not_survive_and_their_ids_do_not_return() {
     check(
         "queue q
