@@ -1,7 +1,7 @@
 //! `postroad demo`: a small network of real brokers in this process, with real clients over it.
 
-use postroad_amqp_codec::message::{Body, Header, Message};
 use postroad_amqp_codec::Value;
+use postroad_amqp_codec::message::{Body, Header, Message};
 use postroad_client::{Client, ConnectOptions, NodeKind, Receiver, ReceiverOptions, SenderOptions, Url};
 use postroad_config::{ChannelDefinition, Config, JoinDefinition, Listener, Protocol};
 use postroad_model::settings::{ChannelSettings, JoinSettings};
@@ -54,8 +54,13 @@ fn joins() -> Result<(), Box<dyn Error>> {
     broker.stop()?;
     let arrived = arrived.map_err(|_| "the event did not come through in time")??;
     report(&arrived);
-    let expected: Vec<usize> = (0..CHANNELS).map(|at| usize::from(at <= usize::from(FIRST_HOPS) + 1)).collect();
-    if arrived == expected { Ok(()) } else { Err(format!("expected {expected:?} events, got {arrived:?}").into()) }
+    let expected: Vec<usize> =
+        (0..CHANNELS).map(|at| usize::from(at <= usize::from(FIRST_HOPS) + 1)).collect();
+    if arrived == expected {
+        Ok(())
+    } else {
+        Err(format!("expected {expected:?} events, got {arrived:?}").into())
+    }
 }
 
 /// The configuration file of the example, as values.
