@@ -85,6 +85,8 @@ pub struct Engine {
     pub(crate) producers: Slots<Producer>,
     pub(crate) conns: BTreeMap<ConnId, Conn>,
     pub(crate) now: Now,
+    /// Producers that get no credit because the messages held take as much memory as they may.
+    pub(crate) starved: BTreeSet<ProducerKey>,
     /// The disk has no room for more (DESIGN 7.3): what adds to it is refused, what takes from it goes on.
     pub(crate) disk_full: bool,
     /// This start continues no clean stop.
@@ -127,6 +129,7 @@ impl Engine {
             producers: Slots::default(),
             conns: BTreeMap::new(),
             now: Now::default(),
+            starved: BTreeSet::new(),
             disk_full: false,
             crashed: false,
             replaying: false,
@@ -152,6 +155,7 @@ impl Engine {
     pub fn run(&mut self, now: Now, budget: usize) -> bool {
         self.set_now(now);
         self.ring_timers();
+        self.feed_starved();
         for _ in 0..budget {
             let Some(task) = self.tasks.pop_front() else { return false };
             self.queued.remove(&task);

@@ -61,7 +61,8 @@ impl Engine {
             Ok(found) => found,
             Err(refusal) => return self.refuse_link(conn, link, refusal),
         };
-        let granted = PRODUCER_WINDOW;
+        let short = self.bodies.bytes() > self.settings.memory;
+        let granted = if short { 0 } else { PRODUCER_WINDOW };
         let producer =
             self.producers.insert(|key| Producer { key, conn, link, store, options, received: 0, granted });
         let Some(state) = self.conns.get_mut(&conn) else {
@@ -69,6 +70,9 @@ impl Engine {
             return;
         };
         state.producers.insert(producer);
+        if short {
+            self.starved.insert(producer);
+        }
         let resolved = store.map(|store| self.resolved(store));
         // A store that was made for it must be on disk before the client learns of it.
         let after = self.step_under_way();
@@ -150,7 +154,12 @@ impl Engine {
         if store.is_some_and(|store| self.is_backpressured(store)) {
             return;
         }
+        let short = self.bodies.bytes() > self.settings.memory;
         let Some(producer) = self.producers.get_mut(key) else { return };
+        if short {
+            self.starved.insert(key);
+            return;
+        }
         let limit = producer.received + PRODUCER_WINDOW;
         if limit - producer.granted < PRODUCER_WINDOW / 2 {
             return;
@@ -158,6 +167,17 @@ impl Engine {
         producer.granted = limit;
         let effect = Effect::ProducerCredit { conn: producer.conn, link: producer.link, limit };
         self.emit(after, effect);
+    }
+
+    /// Gives the producers that memory held up their credit again, once consumers have made some room.
+    pub(crate) fn feed_starved(&mut self) {
+        let memory = self.settings.memory;
+        if self.starved.is_empty() || self.bodies.bytes() > memory - memory / 8 {
+            return;
+        }
+        for producer in std::mem::take(&mut self.starved) {
+            self.replenish(producer, Step(0));
+        }
     }
 
     /// Publishes, and says for which earlier step the answer must wait besides the one under way.

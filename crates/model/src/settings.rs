@@ -548,6 +548,8 @@ pub struct BrokerSettings {
     pub spool_max_events: u64,
     /// Bytes of them, at most.
     pub spool_max_bytes: u64,
+    /// Bytes of messages held above which producers get no more credit; consumers go on.
+    pub memory: u64,
     /// Longest topic string in bytes (TT-2).
     pub max_topic_bytes: usize,
     /// Most levels of a topic string (TT-2).
@@ -566,6 +568,7 @@ impl Default for BrokerSettings {
             auto_create_channels: Vec::new(),
             spool_max_events: 1_000_000,
             spool_max_bytes: 1024 * 1024 * 1024,
+            memory: 2 * 1024 * 1024 * 1024,
             max_topic_bytes: 10_240,
             max_levels: 128,
         }

@@ -7,7 +7,7 @@ use crate::commands::operators::OperatorCommand;
 use crate::commands::print;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use postroad_server::ServeOptions;
+use postroad_server::{EngineThread, ServeOptions};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,6 +85,17 @@ struct ServeCommand {
     /// Let other machines connect without a login; for closed networks only
     #[arg(long)]
     allow_open_remote: bool,
+    /// Where the engine runs, for measurements: on a thread of its own, or on the reactor's
+    #[arg(long, value_name = "own|reactor", hide = true, value_parser = engine_thread)]
+    engine_thread: Option<EngineThread>,
+}
+
+fn engine_thread(text: &str) -> Result<EngineThread, String> {
+    match text {
+        "own" => Ok(EngineThread::Own),
+        "reactor" => Ok(EngineThread::Reactor),
+        _ => Err("write own or reactor".to_owned()),
+    }
 }
 
 impl Cli {
@@ -111,7 +122,7 @@ impl ServeCommand {
             config_file: self.config,
             data_dir: self.data_dir,
             allow_open_remote: self.allow_open_remote,
-            ..ServeOptions::default()
+            engine_thread: self.engine_thread.unwrap_or_default(),
         };
         postroad_server::serve(&options).map_err(|error| Failure::failed(error.to_string()))
     }

@@ -2,6 +2,9 @@
 
 use crate::Record;
 
+/// Bytes that the records beside a body usually take.
+const ROOM_BESIDE_BODY: usize = 128;
+
 /// A journal frame whose payload is no list of records.
 #[derive(Debug, thiserror::Error)]
 #[error("record {index} of the step can't be read at byte {offset}: {source}")]
@@ -16,6 +19,10 @@ pub struct DecodeError {
 
 /// Appends the byte form of `record` to the payload of a step.
 pub fn append(record: &Record, step: &mut Vec<u8>) {
+    if let Record::Body { bytes, .. } = record {
+        // Else the step grows by doubling while the body goes in, and copies itself each time.
+        step.reserve(bytes.len() + ROOM_BESIDE_BODY);
+    }
     // Invariant: a Vec takes any number of bytes, and every field has a fixed or prefixed length.
     let taken = std::mem::take(step);
     *step = postcard::to_extend(record, taken).expect("a record always has a byte form");

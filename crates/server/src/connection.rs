@@ -132,7 +132,9 @@ impl Connection {
 
     /// Reads what is there; false at the end of the stream.
     fn read(&mut self) -> io::Result<bool> {
-        self.input.reserve(READ_SIZE);
+        if self.input.capacity() - self.input.len() < READ_SIZE / 4 {
+            self.input.reserve(READ_SIZE);
+        }
         match self.stream.try_read_buf(&mut self.input) {
             Ok(0) => Ok(false),
             Ok(_) => {

@@ -13,7 +13,7 @@ use postroad_model::settings::BrokerSettings;
 use std::path::PathBuf;
 
 /// Keys of `[limits]` that belong to paging.
-const LIMITS_LATER: &[&str] = &["memory", "min_free_disk"];
+const LIMITS_LATER: &[&str] = &["min_free_disk"];
 /// Keys of `[broker]` that belong to routing, links and topics.
 const BROKER_LATER: &[&str] = &[
     "default_xmitq",
@@ -122,7 +122,7 @@ pub(super) fn storage(mut table: Table<'_>, storage: &mut StorageSettings) {
 }
 
 /// Reads `[limits]`.
-pub(super) fn limits(mut table: Table<'_>, limits: &mut LimitSettings) {
+pub(super) fn limits(mut table: Table<'_>, limits: &mut LimitSettings, broker: &mut BrokerSettings) {
     set(&mut limits.max_connections, table.integer("max_connections", 1..=1_000_000));
     set(&mut limits.max_sessions, table.integer("max_sessions", 1..=u16::MAX));
     set(&mut limits.max_links, table.integer("max_links", 1..=1_000_000));
@@ -131,6 +131,7 @@ pub(super) fn limits(mut table: Table<'_>, limits: &mut LimitSettings) {
     set(&mut limits.max_frame_size, frame.and_then(|size| u32::try_from(size).ok()));
     set(&mut limits.idle_timeout, at_least_one(&mut table, "idle_timeout"));
     set(&mut limits.login_timeout, at_least_one(&mut table, "login_timeout"));
+    set(&mut broker.memory, table.size("memory", 1 << 20..=1 << 50));
     table.unsupported(LIMITS_LATER);
     table.finish();
 }

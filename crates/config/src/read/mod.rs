@@ -100,7 +100,7 @@ pub(crate) fn document(mut root: Table<'_>, broker_name: &str) -> Draft {
         broker::storage(table, &mut config.storage);
     }
     if let Some(table) = root.table("limits", "[limits]") {
-        broker::limits(table, &mut config.limits);
+        broker::limits(table, &mut config.limits, &mut config.broker);
     }
     if let Some(table) = root.table("log", "[log]") {
         broker::log(table, &mut config.log);

@@ -45,6 +45,7 @@ fn every_key_of_the_broker_arrives() {
         max_frame_size = 512
         idle_timeout = "4s"
         login_timeout = 5
+        memory = "6MiB"
         [log]
         level = "debug"
         [[user]]
@@ -65,6 +66,7 @@ fn every_key_of_the_broker_arrives() {
         auto_create_channels: Vec::new(),
         spool_max_events: 10,
         spool_max_bytes: 1_000,
+        memory: 6 << 20,
         max_topic_bytes: 512,
         max_levels: 16,
     };

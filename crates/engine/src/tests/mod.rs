@@ -7,6 +7,7 @@ mod script;
 mod forwarding;
 mod histories;
 mod joins;
+mod memory;
 mod networks;
 mod objects;
 mod queues;

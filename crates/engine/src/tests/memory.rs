@@ -1,0 +1,44 @@
+//! Memory as back-pressure: producers wait for credit while too much is held, consumers go on.
+
+use super::Draft;
+use super::broker::Broker;
+use crate::admin::Request;
+use crate::{ConsumerSource, ConsumerSpec, ProducerTarget, Settlement};
+use postroad_model::address::Address;
+use postroad_model::settings::{BrokerSettings, QueueSettings};
+
+/// Messages sent before the test looks: more than half of a producer's window, so that credit was due.
+const SENT: usize = 1_500;
+
+#[test]
+fn producers_get_no_credit_while_too_much_is_held() {
+    let settings = BrokerSettings { name: "here".into(), memory: 50_000, ..BrokerSettings::default() };
+    let mut broker = Broker::with(settings);
+    let queue = Request::PutQueue { name: "q".into(), settings: QueueSettings::default(), configured: false };
+    broker.ask(queue).unwrap();
+    let target = || ProducerTarget::Address(Address::parse("q", None).unwrap());
+    let producer = broker.producer("P", target()).unwrap();
+    let before = broker.producers[&producer].credit;
+    for n in 0..SENT {
+        broker.publish(&producer, Draft::new(&format!("{n:>100}")).incoming());
+    }
+    assert_eq!(broker.producers[&producer].credit, before, "it got credit though too much is held");
+    let late = broker.producer("late", target()).unwrap();
+    assert_eq!(broker.producers[&late].credit, 0);
+
+    let spec = ConsumerSpec {
+        source: ConsumerSource::Address(Address::parse("q", None).unwrap()),
+        selector: None,
+        no_local: false,
+        browse: false,
+        presettled: false,
+        durable: None,
+        start: None,
+        priority: 0,
+    };
+    broker.consume("C", "C", spec, 1_500).unwrap();
+    broker.settle("C", 0, 1_500, Settlement::Accepted);
+    broker.run();
+    assert!(broker.producers[&producer].credit > before, "room was made, and it waits on");
+    assert!(broker.producers[&late].credit > 0);
+}
