@@ -114,8 +114,9 @@ fn refused_links_have_no_terminus_and_then_an_error() {
         a,
         &["attached orders?prio=1 to null", "orders?prio=1 closed amqp:invalid-field BAD_ADDRESS"],
     );
+    // A source that names nothing asks for a subscription of the link's name, like none at all (AM-7).
     world.attach(a, receive_with("r", Source::default()));
-    world.expect(a, &["attached r to null", "r closed amqp:invalid-field BAD_VALUE"]);
+    world.expect(a, &["attached r to null", "r closed amqp:not-found OBJECT_NOT_FOUND"]);
     let coordinator = Some(TargetKind::Coordinator(Coordinator::default()));
     world.attach(a, Attach { target: coordinator, ..send_to("t") });
     world.expect(a, &["attached t to null", "t closed amqp:not-implemented NOT_SUPPORTED"]);
