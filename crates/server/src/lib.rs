@@ -1,7 +1,8 @@
 //! The shell around the engine: sockets, timers, threads, the journal's files, signals (DESIGN 2).
 //!
-//! What it knows: which thread does what. One *reactor* serves sockets and runs the protocol engines; one *core* owns
-//! engine and journal position; the journal has two threads of its own; HTTP has one. Commands and effects cross
+//! What it knows: which thread does what. One *reactor* serves sockets and runs the protocol engines, and beside them
+//! the *core*, which owns engine and journal position (docs/adr/0004 says why on the same thread); the journal has two
+//! threads of its own; HTTP has one. Commands and effects cross
 //! between them in batches.
 //!
 //! What it must never know: what a command means. It decides nothing about messages.
@@ -30,9 +31,9 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineThread {
     /// On one of its own.
-    #[default]
     Own,
     /// On the reactor's.
+    #[default]
     Reactor,
 }
 

@@ -38,7 +38,7 @@ impl Demo {
 
 fn joins() -> Result<(), Box<dyn Error>> {
     let folder = Folder::new()?;
-    let broker = Broker::start(&configuration(&folder.0), EngineThread::Own)?;
+    let broker = Broker::start(&configuration(&folder.0), EngineThread::default())?;
     let address = broker
         .addresses()
         .iter()
