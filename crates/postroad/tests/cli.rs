@@ -305,7 +305,9 @@ fn a_written_configuration_passes_the_check() {
 
 #[test]
 fn help_has_examples_and_completions_are_generated() {
-    for noun in ["serve", "status", "channel", "queue", "join", "named-object", "dlq", "check", "init"] {
+    for noun in
+        ["serve", "status", "channel", "queue", "join", "named-object", "dlq", "check", "init", "journal"]
+    {
         let help = text(&run(&[noun, "--help"], &[]).stdout);
         assert!(help.contains("Examples:"), "{help}");
     }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Disk, DiskFile, FolderLock, Identity};
+use crate::control::CONTROL;
+use crate::segment::file_number;
 
 /// Name of the lock file.
 const LOCK: &str = "lock";
@@ -32,6 +34,20 @@ impl FileDisk {
         let folder = folder.into();
         std::fs::create_dir_all(&folder)?;
         Ok(Self { folder })
+    }
+
+    /// Whether a folder holds files of a journal. Unlike [`FileDisk::new`], this makes nothing, so a mistyped name leaves no trace.
+    ///
+    /// # Errors
+    /// What the system says about listing it.
+    pub fn holds_journal(folder: &Path) -> io::Result<bool> {
+        for entry in std::fs::read_dir(folder)? {
+            let name = entry?.file_name();
+            if name.to_str().is_some_and(|name| name == CONTROL || file_number(name).is_some()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The folder.

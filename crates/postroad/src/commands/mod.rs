@@ -10,6 +10,7 @@ pub(crate) mod events;
 pub(crate) mod failure;
 pub(crate) mod init;
 pub(crate) mod joins;
+pub(crate) mod journal;
 pub(crate) mod named_objects;
 pub(crate) mod operators;
 pub(crate) mod print;

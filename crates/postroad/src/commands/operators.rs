@@ -5,6 +5,7 @@ use super::dead_letters::DeadLetterCommand;
 use super::failure::Outcome;
 use super::init::InitCommand;
 use super::joins::JoinCommand;
+use super::journal::JournalCommand;
 use super::named_objects::NamedObjectCommand;
 use super::status::StatusCommand;
 use super::stores::{ChannelCommand, QueueCommand};
@@ -20,6 +21,7 @@ pub(crate) enum OperatorCommand {
     NamedObject(NamedObjectCommand),
     Dlq(DeadLetterCommand),
     Check(CheckCommand),
+    Journal(JournalCommand),
     Init(InitCommand),
 }
 
@@ -34,6 +36,7 @@ impl OperatorCommand {
             Self::NamedObject(command) => command.run(),
             Self::Dlq(command) => command.run(),
             Self::Check(command) => command.run(),
+            Self::Journal(command) => command.run(),
             Self::Init(command) => command.run(),
         }
     }
