@@ -6,7 +6,8 @@ use crate::refusal::{Code, Refusal};
 use bytes::{Bytes, BytesMut};
 use postroad_amqp_codec::composite::decode_composite;
 use postroad_amqp_codec::message::{
-    Header, PropertiesRef, Sections, Span, ValueRef, find_in_map, map_entries, write_message_annotations,
+    Header, PropertiesRef, Sections, Span, ValueRef, check_annotations, check_application_properties,
+    find_in_map, map_entries, write_message_annotations,
 };
 use postroad_amqp_codec::{DecodeError, Reader};
 
@@ -161,10 +162,11 @@ pub struct Incoming {
 
 impl Incoming {
     /// Reads a message as a client sent it. The broker's own annotations are taken out (ENV-3), header and delivery
-    /// annotations end here.
+    /// annotations end here. The body is not looked into.
     ///
     /// # Errors
-    /// `BAD_MESSAGE` where the sections do not parse.
+    /// `BAD_MESSAGE` where the sections do not parse, or stand where they do not belong, or hold annotations or
+    /// properties whose keys or values have types that AMQP does not allow there (part 3, sections 3.2.5 and 3.2.10).
     pub fn parse(sent: &[u8]) -> Result<Self, Refusal> {
         if sent.is_empty() {
             let text = "the message has no bytes: it needs at least a body section";
@@ -178,8 +180,9 @@ impl Incoming {
 
     fn read(sent: &[u8]) -> Result<Self, DecodeError> {
         let sections = Sections::scan(sent)?;
+        check_maps(sent, &sections)?;
         let header = match sections.header {
-            Some(span) => decode_composite::<Header>(&mut Reader::new(span.of(sent)))?,
+            Some(span) => decode_composite::<Header>(&mut Reader::at(span.of(sent), span.range().start))?,
             None => Header::default(),
         };
         let annotations = sections.message_annotations.map_or(&[][..], |span| span.of(sent));
@@ -201,6 +204,18 @@ impl Incoming {
             to_kind,
             message_id: message_id.map(id_text),
         })
+    }
+}
+
+/// Checks what consumers will read of the message besides its body.
+fn check_maps(sent: &[u8], sections: &Sections) -> Result<(), DecodeError> {
+    let annotations = [sections.delivery_annotations, sections.message_annotations, sections.footer];
+    for section in annotations.into_iter().flatten() {
+        check_annotations(sent, section)?;
+    }
+    match sections.application_properties {
+        Some(section) => check_application_properties(sent, section),
+        None => Ok(()),
     }
 }
 
@@ -327,6 +342,65 @@ mod tests {
         let again =
             Message::from_stored(incoming.message.bytes().clone(), incoming.message.annotations_len());
         assert_eq!(again.unwrap(), incoming.message);
+    }
+
+    /// A message with these sections before a small body, and why it is refused.
+    fn refusal(sections: &[&[u8]]) -> String {
+        let mut sent = sections.concat();
+        sent.extend_from_slice(b"\x00\x53\x77\xa1\x01x");
+        let refusal = Incoming::parse(&sent).unwrap_err();
+        assert_eq!(refusal.code, Code::BadMessage);
+        refusal.message
+    }
+
+    #[test]
+    fn annotations_have_symbols_or_numbers_as_keys() {
+        let string_key = b"\xc1\x06\x02\xa1\x01k\xa1\x00";
+        for section in [b"\x00\x53\x71", b"\x00\x53\x72"] {
+            let said = refusal(&[section, string_key]);
+            assert!(said.contains("at byte 6: expected an annotation's key: symbol or ulong"), "{said}");
+        }
+        let mut footed = b"\x00\x53\x77\x40\x00\x53\x78".to_vec();
+        footed.extend_from_slice(string_key);
+        assert_eq!(Incoming::parse(&footed).unwrap_err().code, Code::BadMessage);
+        // A key that is no ASCII, a value that is no UTF-8, a list cut short, more entries than there is room for.
+        for map in [
+            &b"\xc1\x05\x02\xa3\x01\xff\x40"[..],
+            b"\xc1\x07\x02\xa3\x01k\xa1\x01\xff",
+            b"\xc1\x08\x02\xa3\x01k\xc0\x02\x05\x40",
+            b"\xc1\x05\x04\xa3\x01k\x40",
+            b"\xc1\x06\x02\xa3\x01k\x40\x40",
+        ] {
+            refusal(&[b"\x00\x53\x72", map]);
+        }
+        let good = b"\x00\x53\x72\xc1\x07\x04\xa3\x01k\x40\x44\x45\x00\x53\x77\x40";
+        assert!(Incoming::parse(good).is_ok());
+    }
+
+    #[test]
+    fn properties_have_strings_as_keys_and_simple_values() {
+        for map in [
+            // A symbol as key; a list, a map, an array, a described list as value; a text that is no UTF-8.
+            &b"\xc1\x05\x02\xa3\x01k\x40"[..],
+            b"\xc1\x05\x02\xa1\x01k\x45",
+            b"\xc1\x07\x02\xa1\x01k\xc1\x01\x00",
+            b"\xc1\x08\x02\xa1\x01k\xe0\x02\x00\x40",
+            b"\xc1\x08\x02\xa1\x01k\x00\xa3\x01d\x45",
+            b"\xc1\x07\x02\xa1\x01k\xa1\x01\xff",
+        ] {
+            refusal(&[b"\x00\x53\x74", map]);
+        }
+        let described = b"\x00\x53\x74\xc1\x09\x02\xa1\x01k\x00\xa3\x01d\x41\x00\x53\x77\x40";
+        assert!(Incoming::parse(described).is_ok());
+    }
+
+    #[test]
+    fn sections_stand_in_their_order_and_once() {
+        let (header, annotations) = (b"\x00\x53\x70\x45", b"\x00\x53\x72\xc1\x01\x00");
+        assert!(refusal(&[annotations, header]).contains("does not belong after"));
+        assert!(refusal(&[annotations, annotations]).contains("does not belong after"));
+        assert!(refusal(&[header, b"\x00\x53\x69\x45"]).contains("a message section"));
+        assert!(refusal(&[b"\x00\x53\x77\x40"]).contains("does not belong after"));
     }
 
     #[test]

@@ -2,12 +2,14 @@
 //! section 3.2).
 
 mod annotate;
+mod check;
 mod lookup;
 mod owned;
 mod properties_ref;
 mod sections;
 
 pub use annotate::write_message_annotations;
+pub use check::{check_annotations, check_application_properties};
 pub use lookup::{MapEntries, MapEntry, ValueRef, find_in_map, map_entries};
 pub use owned::{Body, Message};
 pub use properties_ref::PropertiesRef;
