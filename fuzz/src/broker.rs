@@ -189,9 +189,12 @@ impl Broker {
             }
         }
         self.handle(commands);
+        let mut commands = Vec::new();
         for pipe in &mut self.doors {
-            moved |= pipe.take_output();
+            moved |= pipe.take_output(&mut commands);
         }
+        moved |= !commands.is_empty();
+        self.handle(commands);
         moved
     }
 }
@@ -222,9 +225,9 @@ impl Pipe {
         moved
     }
 
-    fn take_output(&mut self) -> bool {
+    fn take_output(&mut self, commands: &mut Vec<Command>) -> bool {
         let mut output = Output::new();
-        self.door.output(&mut output);
+        self.door.output(&mut output, commands);
         let some = output.has_remaining();
         if !self.cut {
             self.written += output.remaining();

@@ -71,6 +71,8 @@ pub struct Connection {
     pub(crate) states: CommonStates,
     /// Kept between dispositions for its memory.
     pub(crate) runs: Vec<Run>,
+    /// Bytes of payload that wait in the queues of sending links.
+    pub(crate) waiting_bytes: u64,
     clock: Clock,
 }
 
@@ -152,6 +154,7 @@ impl Connection {
             dirty: Vec::new(),
             states: CommonStates::new(),
             runs: Vec::new(),
+            waiting_bytes: 0,
         }
     }
 
@@ -288,6 +291,20 @@ impl Connection {
     #[must_use]
     pub fn peer_max_frame_size(&self) -> u32 {
         self.peer.max_frame_size
+    }
+
+    /// Bytes of payload, on all sending links, that are not written since a session's window is closed or a piece has
+    /// to come.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes
+    }
+
+    /// Bytes of frames other than transfers that are ready and were not polled: mostly answers to the peer. A user that
+    /// can't write should read no more once they are many.
+    #[must_use]
+    pub fn answers_waiting(&self) -> usize {
+        self.early.answers() + self.out.answers()
     }
 
     /// The session of a link; `None` when the link is gone.

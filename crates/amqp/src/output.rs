@@ -102,6 +102,8 @@ pub(crate) struct Outbox {
     tail: BytesMut,
     /// How large the last buffer became: the next one starts with that.
     hint: usize,
+    /// Bytes since the last drain that are not transfers.
+    answers: usize,
 }
 
 /// Buffers start with a size between these.
@@ -112,10 +114,16 @@ impl Outbox {
         self.chunks.is_empty() && self.tail.is_empty()
     }
 
+    /// Bytes that are not transfers.
+    pub(crate) const fn answers(&self) -> usize {
+        self.answers
+    }
+
     /// Moves everything to the end of `output`.
     pub(crate) fn drain_into(&mut self, output: &mut Output) {
         let tail = std::mem::take(&mut self.tail);
         self.hint = tail.len();
+        self.answers = 0;
         self.chunks.drain(..).for_each(|chunk| output.push(chunk));
         output.push(tail.freeze());
     }
@@ -144,6 +152,7 @@ impl Outbox {
             self.tail.truncate(start);
             return Err(FrameTooLarge);
         }
+        self.answers += self.tail.len() - start;
         Ok(())
     }
 

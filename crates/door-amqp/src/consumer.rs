@@ -190,6 +190,7 @@ impl Door {
 
     /// A message for a client.
     pub(crate) fn deliver(&mut self, delivery: &Delivery, commands: &mut Vec<Command>) {
+        self.outgoing.take(delivery.message.len());
         let no = delivery.link;
         let Some(link) = self.links.get_mut(no).filter(|link| link.wire == Wire::Open) else { return };
         let id = link.id;

@@ -18,6 +18,7 @@ impl Door {
 
     /// Refuses a link that the engine was not asked about.
     pub(crate) fn refuse(&mut self, id: LinkId, error: AmqpError) {
+        self.report_bad_attach(&error);
         // Fails only once we have closed the connection.
         let _ = self.amqp.refuse_attach(id, error);
     }
@@ -198,6 +199,7 @@ impl Door {
 
     /// The engine refuses what a link asked for.
     pub(crate) fn link_refused(&mut self, no: LinkNo, refusal: &Refusal) {
+        self.report_refused("a link", refusal);
         let error = amqp_error(refusal);
         let Some(link) = self.links.get_mut(no) else { return };
         if link.held == Held::Asked && link.wire == Wire::Open {
@@ -229,7 +231,9 @@ impl Door {
             Held::Consumer(_) | Held::Closing => {}
         }
         link.held = Held::Gone;
+        self.report_detached(refusal);
         let error = amqp_error(refusal);
+        let Some(link) = self.links.get_mut(no) else { return };
         if link.wire == Wire::Open {
             let _ = self.amqp.detach(link.id, true, Some(error));
             link.wire = Wire::WeDetached;

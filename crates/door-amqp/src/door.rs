@@ -2,6 +2,7 @@
 
 use crate::config::{DoorConfig, SOLE_CONNECTION};
 use crate::links::Links;
+use crate::outgoing::Outgoing;
 use crate::producer::{AcceptedRun, Piece};
 use crate::refusal::client_id_in_use;
 use crate::source::Ends;
@@ -15,6 +16,8 @@ use postroad_model::refusal::Refusal;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Bytes of answers that a client may leave unread before nothing more is read from it. Whoever reads has far fewer.
+const CLOGGED_FROM: usize = 256 * 1024;
 /// The user of a client that gave no name.
 const ANONYMOUS: &str = "anonymous";
 
@@ -66,8 +69,12 @@ pub struct Door {
     stage: Stage,
     peer_address: String,
     user: String,
+    /// The client id, once it has opened.
+    client: String,
     sole: bool,
     request: Option<LoginRequest>,
+    /// Messages on their way to the client.
+    pub(crate) outgoing: Outgoing,
 }
 
 impl Door {
@@ -86,8 +93,10 @@ impl Door {
             stage: Stage::Fresh,
             peer_address,
             user: String::from(ANONYMOUS),
+            client: String::new(),
             sole: false,
             request: None,
+            outgoing: Outgoing::default(),
         }
     }
 
@@ -164,10 +173,24 @@ impl Door {
     }
 
     /// Appends everything that is ready for the client to `out`. Call it after a batch of effects, not after each: what
-    /// follows on goes out as ranges.
-    pub fn output(&mut self, out: &mut Output) {
+    /// follows on goes out as ranges. Call it when everything from the last call is written, and again then: the engine
+    /// is told, and goes on sending.
+    pub fn output(&mut self, out: &mut Output, commands: &mut Vec<Command>) {
+        if out.is_empty()
+            && let Some(bytes) = self.outgoing.take_written()
+            && self.stage == Stage::Known
+        {
+            commands.push(Command::Written { conn: self.conn, bytes });
+        }
         self.flush_accepted();
         self.amqp.poll_output(out);
+        self.outgoing.polled(self.amqp.waiting_bytes());
+    }
+
+    /// Whether so many answers to the client are not written that nothing more should be read from it.
+    #[must_use]
+    pub fn is_clogged(&self) -> bool {
+        self.amqp.answers_waiting() >= CLOGGED_FROM
     }
 
     /// When [`Door::deadline`] is to be called, if nothing happens before; `None`: never.
@@ -201,6 +224,11 @@ impl Door {
         let _ = self.amqp.close(Some(error));
     }
 
+    /// The client's address and its id, for the log.
+    pub(crate) fn who(&self) -> (&str, &str) {
+        (&self.peer_address, &self.client)
+    }
+
     fn pump(&mut self, commands: &mut Vec<Command>) {
         while let Some(event) = self.amqp.poll_event() {
             self.event(event, commands);
@@ -220,10 +248,12 @@ impl Door {
             },
             Event::Detach { link, closed, .. } => self.on_detach(link, closed, commands),
             Event::LinkFailed { link, error } => {
-                tracing::debug!(%error, "a client's link failed");
+                self.report_link(&error);
                 self.on_link_failed(link, commands);
             }
-            Event::End { session, .. } | Event::SessionFailed { session, .. } => {
+            Event::End { session, .. } => self.on_end(session, commands),
+            Event::SessionFailed { session, error } => {
+                self.report_session(&error);
                 self.on_end(session, commands);
             }
             Event::RemoteOpen(open) => self.on_open(&open, commands),
@@ -231,7 +261,7 @@ impl Door {
             Event::SaslPlain { authzid, user, password } => self.on_plain(&authzid, user, password, commands),
             Event::Close { .. } => self.leave_connection(true, commands),
             Event::Failed(error) => {
-                tracing::debug!(%error, peer = %self.peer_address, "a client's connection failed");
+                self.report_failed(&error);
                 self.leave_connection(false, commands);
             }
             // We begin no sessions and attach no links; the rest needs no answer.
@@ -260,6 +290,7 @@ impl Door {
     fn on_open(&mut self, open: &Open, commands: &mut Vec<Command>) {
         self.sole = open.desired_capabilities.contains(&SOLE_CONNECTION);
         self.stage = Stage::Known;
+        self.client.clone_from(&open.container_id);
         let client = Client {
             id: open.container_id.clone(),
             user: self.user.clone(),
@@ -279,6 +310,7 @@ impl Door {
     /// The engine refuses the client (AM-2).
     fn connect_refused(&mut self, refusal: &Refusal) {
         self.stage = Stage::Over;
+        self.report_refused("a connection", refusal);
         let mut properties = Fields::new();
         properties.insert("amqp:connection-establishment-failed", true);
         let _ = self.amqp.refuse_open(properties, client_id_in_use(refusal));

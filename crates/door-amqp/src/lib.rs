@@ -8,7 +8,9 @@
 //! - `door`: the connection, and who gets which event and effect;
 //! - `producer`: links on which the client sends; `consumer`: links on which it receives;
 //! - `source`: what sources mean (filters, durability, expiry); `deliver`: headers and annotations;
-//! - `detach`: how links, sessions and the connection end; `links`: the tables; `refusal`: errors on the wire.
+//! - `outgoing`: how much of what the engine sent is written;
+//! - `detach`: how links, sessions and the connection end; `links`: the tables; `refusal`: errors on the wire;
+//! - `report`: what the operator is told.
 //!
 //! **What it knows.** How AMQP 1.0, and JMS over it, ask for what the engine has (named-objects 3.9, addressing 3.1),
 //! and how the engine's answers are written (README U-7, U-13). Numbers of deliveries are the same here and in the
@@ -29,8 +31,10 @@ mod deliver;
 mod detach;
 mod door;
 mod links;
+mod outgoing;
 mod producer;
 mod refusal;
+mod report;
 mod source;
 
 pub use config::DoorConfig;

@@ -25,6 +25,8 @@ pub(crate) struct Producer {
     unseen: u64,
     /// A message of which more pieces are to come.
     partial: Option<Partial>,
+    /// The operator was told that a message was refused.
+    told: bool,
 }
 
 /// The first pieces of a message.
@@ -121,6 +123,7 @@ impl Producer {
             limit: 0,
             unseen: 0,
             partial: None,
+            told: false,
         };
         Ok((wanted, producer))
     }
@@ -231,7 +234,10 @@ impl Door {
         match producer.take(piece) {
             None => {}
             Some(Ok(message)) => commands.push(Command::Publish { producer: key, tag, message, settled }),
-            Some(Err(error)) if settled => self.detach_for(no, error, commands),
+            Some(Err(error)) if settled => {
+                self.report_rejected(&error);
+                self.detach_for(no, error, commands);
+            }
             Some(Err(error)) => {
                 self.reject(no, tag, error);
                 self.pass_over(no);
@@ -283,7 +289,10 @@ impl Door {
         self.flush_accepted();
         let Some(link) = self.links.get_mut(no) else { return };
         let id = link.id;
-        if link.producer_mut().is_some() {
+        if let Some((_, producer)) = link.producer_mut() {
+            if !std::mem::replace(&mut producer.told, true) {
+                self.report_rejected(&error);
+            }
             let state = Some(DeliveryState::Rejected { error: Some(error) });
             let _ = self.amqp.settle_incoming(id, tag, tag, state, true);
         }

@@ -74,11 +74,13 @@ impl Engine {
             settled,
             annotations,
         };
+        let bytes = delivery.message.len();
         let after = entry.after.max(before);
         if let Some(taker) = self.takers.get_mut(key) {
             taker.after = after;
         }
         self.emit(after, Effect::Deliver(Box::new(delivery)));
+        self.note_on_the_way(key, bytes);
     }
 
     /// What the broker adds to a delivery (DUP-13, CH-3, DLQ-3, ARC-3).

@@ -187,6 +187,15 @@ pub enum Command {
         /// The consumer waits for the broker to settle.
         confirm: bool,
     },
+    /// A connection has written so many bytes of the messages that it was sent ([`postroad_model::message::Message::len`]
+    /// of each), or has dropped them. Without this its consumers are held at some point, so that a client that does not
+    /// read takes bounded memory.
+    Written {
+        /// Which connection.
+        conn: ConnId,
+        /// Bytes since the last time.
+        bytes: u64,
+    },
     /// A consumer leaves; deliveries without outcome take `default`. Answer: `LinkClosed`.
     CloseConsumer {
         /// Which.

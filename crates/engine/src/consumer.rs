@@ -193,10 +193,12 @@ impl Engine {
             Place::Object(object) if self.is_native(*object) => selector,
             Place::Volatile | Place::Object(_) => None,
         };
+        let held = self.conns.get(&conn).is_some_and(|state| state.held);
         let key = self.takers.insert(|key| {
             let mut taker = Taker::new(key, conn, link, store, source);
             taker.filter = own_filter;
             taker.presettled = spec.presettled;
+            taker.held = held;
             taker
         });
         if let Some(state) = self.conns.get_mut(&conn) {
@@ -370,6 +372,8 @@ impl Engine {
     }
 
     fn remove_taker(&mut self, key: TakerKey) {
+        // What it was sent is still to be written.
+        self.count_on_the_way(key);
         let Some(taker) = self.takers.remove(key) else { return };
         if let Some(conn) = self.conns.get_mut(&taker.conn) {
             conn.takers.remove(&key);

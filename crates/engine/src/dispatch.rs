@@ -181,6 +181,7 @@ impl Engine {
             state.after = after;
         }
         let again = delivery.delivery_count > 0;
+        let bytes = delivery.message.len();
         if let From::Object { object, .. } = from
             && let Some(object) = self.objects.get_mut(&object)
         {
@@ -192,6 +193,7 @@ impl Engine {
             c.redelivered_total += u64::from(again);
         });
         self.emit(after, Effect::Deliver(Box::new(delivery)));
+        self.note_on_the_way(taker, bytes);
         if !self.has_window(taker) {
             self.finish_drain(taker);
         }

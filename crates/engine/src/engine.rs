@@ -59,6 +59,10 @@ pub(crate) struct Conn {
     pub(crate) producers: BTreeSet<ProducerKey>,
     pub(crate) takers: BTreeSet<TakerKey>,
     pub(crate) temporaries: Vec<StoreKey>,
+    /// Bytes of messages sent to it and not yet written, as far as its consumers have counted them.
+    pub(crate) on_the_way: i64,
+    /// Its consumers are sent nothing until more is written.
+    pub(crate) held: bool,
 }
 
 /// The deterministic heart of a broker: no I/O, no clock, no threads. The same commands at the same times give
@@ -208,6 +212,7 @@ impl Engine {
             Command::Settle { taker, first, last, outcome, confirm } => {
                 self.settle(taker, first, last, outcome, confirm);
             }
+            Command::Written { conn, bytes } => self.written(conn, bytes),
             Command::CloseConsumer { taker, mode, default } => self.close_consumer(taker, mode, &default),
             Command::FindSubscription { conn, link, name } => self.find_subscription(conn, link, &name),
             Command::DeleteSubscription { conn, link, name } => self.delete_subscription(conn, link, &name),
@@ -351,8 +356,14 @@ impl Engine {
             self.emit(Step(0), Effect::ConnectRefused { conn, refusal });
             return;
         }
-        let state =
-            Conn { client, producers: BTreeSet::new(), takers: BTreeSet::new(), temporaries: Vec::new() };
+        let state = Conn {
+            client,
+            producers: BTreeSet::new(),
+            takers: BTreeSet::new(),
+            temporaries: Vec::new(),
+            on_the_way: 0,
+            held: false,
+        };
         self.conns.insert(conn, state);
         self.emit(Step(0), Effect::Connected { conn });
     }

@@ -33,6 +33,7 @@ mod manage;
 mod message_ids;
 mod object;
 mod origins;
+mod outgoing;
 mod publish;
 mod queue;
 mod ranges;

@@ -232,7 +232,8 @@ impl Engine {
     /// Tells one consumer that drains that nothing more can be sent now; its credit is used up.
     pub(crate) fn finish_drain(&mut self, taker: TakerKey) {
         let Some(state) = self.takers.get_mut(taker) else { return };
-        if !state.drain {
+        // One that is held is told after what is still to come.
+        if !state.drain || state.held {
             return;
         }
         state.drain = false;

@@ -52,6 +52,10 @@ pub(crate) struct Taker {
     pub drain: bool,
     /// Deliveries are finished when sent.
     pub presettled: bool,
+    /// Too much is on the way to its connection.
+    pub held: bool,
+    /// Bytes sent that its connection has not counted yet.
+    pub uncounted: u64,
     /// Deliveries from `first_open` on; `None` where the outcome came.
     open: VecDeque<Option<EventId>>,
     first_open: u64,
@@ -80,6 +84,8 @@ impl Taker {
             sent: 0,
             drain: false,
             presettled: false,
+            held: false,
+            uncounted: 0,
             open: VecDeque::new(),
             first_open: 0,
             open_count: 0,
@@ -92,6 +98,9 @@ impl Taker {
     /// Deliveries that may be sent now.
     #[must_use]
     pub(crate) fn window(&self, max_window: u32) -> u64 {
+        if self.held {
+            return 0;
+        }
         let credit = self.limit.saturating_sub(self.sent);
         if self.presettled || matches!(self.source, Source::Browser { .. }) {
             return credit;

@@ -1,6 +1,7 @@
 //! One client connection: a socket, a front door, and the way to the core and back. Reading, writing, effects and
 //! time-outs go on side by side, so a peer that does not read never stops us from reading.
 
+use crate::buffer;
 use crate::clock::Clock;
 use crate::core::Input;
 use crate::door::Users;
@@ -16,10 +17,12 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
-/// Bytes read from a socket at once.
-const READ_SIZE: usize = 64 * 1024;
 /// Chunks written in one call.
 const WRITE_SLICES: usize = 64;
+/// Milliseconds that a client may take nothing of what waits for it, where no idle time-out says less.
+const PATIENCE_MS: u64 = 60_000;
+/// The same once the connection is over.
+const CLOSED_PATIENCE_MS: u64 = 5_000;
 
 /// What every connection needs.
 #[derive(Clone, Debug)]
@@ -49,13 +52,16 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, conn: ConnId, sha
         door,
         shared,
         inbox,
-        input: BytesMut::with_capacity(READ_SIZE),
+        input: BytesMut::new(),
         output: Output::new(),
+        blocked: None,
         commands: Vec::new(),
     };
     if let Err(error) = connection.run().await {
         tracing::debug!(%peer, %error, "connection lost");
     }
+    connection.door.lost(&mut connection.commands);
+    connection.send_commands();
     // The core forgets the connection and returns what it held; should it be gone, there is nothing to return to.
     let _ = core.send(Input::Unregister { conn });
 }
@@ -67,6 +73,8 @@ struct Connection {
     inbox: mpsc::UnboundedReceiver<Vec<Effect>>,
     input: BytesMut,
     output: Output,
+    /// Since when the client has taken nothing of the output, in monotonic milliseconds.
+    blocked: Option<u64>,
     commands: Vec<Command>,
 }
 
@@ -76,6 +84,7 @@ enum Woken {
     Writable(io::Result<()>),
     Effects(Option<Vec<Effect>>),
     Deadline,
+    Impatience,
     Stop,
 }
 
@@ -84,9 +93,10 @@ impl Connection {
         let mut stopping = false;
         loop {
             if self.output.is_empty() {
-                self.door.output(&mut self.output);
+                self.door.output(&mut self.output, &mut self.commands);
             }
             self.write()?;
+            self.send_commands();
             if self.output.is_empty() && self.door.is_closed() {
                 return Ok(());
             }
@@ -101,6 +111,10 @@ impl Connection {
                 Woken::Effects(Some(effects)) => self.take_effects(effects),
                 Woken::Effects(None) => return Ok(()),
                 Woken::Deadline => self.door.deadline(self.shared.clock.mono(), &mut self.commands),
+                Woken::Impatience => {
+                    self.door.report_unread(self.output.len());
+                    return Ok(());
+                }
                 Woken::Stop => {
                     stopping = true;
                     let error = AmqpError::new(condition::CONNECTION_FORCED, "the broker is stopping");
@@ -113,28 +127,46 @@ impl Connection {
     }
 
     async fn wait(&mut self, stopping: bool) -> Woken {
-        let deadline = self.door.next_deadline().map(|mono| self.shared.clock.instant(mono));
+        let impatient = self.blocked.map(|since| since.saturating_add(self.patience()));
+        let deadline = [self.door.next_deadline(), impatient].into_iter().flatten().min();
+        let deadline = deadline.map(|mono| self.shared.clock.instant(mono));
+        let (clock, blocked) = (self.shared.clock, !self.output.is_empty());
         let timer = async {
             match deadline {
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
-        let blocked = !self.output.is_empty();
         tokio::select! {
             effects = self.inbox.recv() => Woken::Effects(effects),
-            ready = self.stream.readable() => Woken::Readable(ready),
+            ready = self.stream.readable(), if !self.door.is_clogged() => Woken::Readable(ready),
             ready = self.stream.writable(), if blocked => Woken::Writable(ready),
-            () = timer => Woken::Deadline,
+            () = timer => match impatient {
+                Some(at) if at <= clock.mono() => Woken::Impatience,
+                _ => Woken::Deadline,
+            },
             _ = self.shared.stop.wait_for(|stop| *stop), if !stopping => Woken::Stop,
+        }
+    }
+
+    /// How long the client may take nothing of what waits for it, in milliseconds.
+    fn patience(&self) -> u64 {
+        match self.shared.door.idle_timeout_ms {
+            _ if self.door.is_closed() => CLOSED_PATIENCE_MS,
+            Some(ms) => ms.into(),
+            None => PATIENCE_MS,
         }
     }
 
     /// Reads what is there; false at the end of the stream.
     fn read(&mut self) -> io::Result<bool> {
-        if self.input.capacity() - self.input.len() < READ_SIZE / 4 {
-            self.input.reserve(READ_SIZE);
-        }
+        buffer::make_room(&mut self.input);
+        let read = self.take_input();
+        buffer::give_back(&mut self.input);
+        read
+    }
+
+    fn take_input(&mut self) -> io::Result<bool> {
         match self.stream.try_read_buf(&mut self.input) {
             Ok(0) => Ok(false),
             Ok(_) => {
@@ -148,18 +180,28 @@ impl Connection {
 
     /// Writes as much as the socket takes.
     fn write(&mut self) -> io::Result<()> {
+        let mut progress = false;
         while !self.output.is_empty() {
             let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
             let filled = self.output.chunks_vectored(&mut slices);
             match self.stream.try_write_vectored(&slices[..filled]) {
-                Ok(written) => self.output.advance(written),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Ok(written) => {
+                    self.output.advance(written);
+                    progress = true;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if progress || self.blocked.is_none() {
+                        self.blocked = Some(self.shared.clock.mono());
+                    }
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             }
             if self.output.is_empty() {
-                self.door.output(&mut self.output);
+                self.door.output(&mut self.output, &mut self.commands);
             }
         }
+        self.blocked = None;
         Ok(())
     }
 

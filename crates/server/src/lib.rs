@@ -8,9 +8,10 @@
 //! What it must never know: what a command means. It decides nothing about messages.
 //!
 //! Where to look: `broker` (start and stop), `core` (the loop around the engine), `storage` (the journal under it),
-//! `listener` and `connection` (sockets), `define` (the configuration's definitions), [`http`] (REST).
+//! `listener`, `connection` and `buffer` (sockets), `define` (the configuration's definitions), [`http`] (REST).
 
 mod broker;
+mod buffer;
 mod clock;
 mod connection;
 mod core;

@@ -4,7 +4,7 @@ use crate::connection::{self, Shared};
 use postroad_engine::ConnId;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -19,13 +19,15 @@ pub(crate) struct Connections {
     next: AtomicU64,
     open: AtomicUsize,
     limit: usize,
+    /// The operator was told that the limit is reached.
+    told: AtomicBool,
 }
 
 impl Connections {
     /// At most `limit` connections at once.
     #[must_use]
     pub(crate) const fn new(limit: usize) -> Self {
-        Self { next: AtomicU64::new(1), open: AtomicUsize::new(0), limit }
+        Self { next: AtomicU64::new(1), open: AtomicUsize::new(0), limit, told: AtomicBool::new(false) }
     }
 }
 
@@ -46,24 +48,36 @@ pub(crate) fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener
 
 /// Accepts AMQP connections until the broker stops. Runs within a `LocalSet`.
 pub(crate) async fn accept(listener: TcpListener, connections: Arc<Connections>, mut shared: Shared) {
+    let mut failing = false;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = shared.stop.wait_for(|stop| *stop) => return,
         };
         let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
+            Ok(accepted) => {
+                failing = false;
+                accepted
+            }
             Err(error) => {
-                tracing::warn!(%error, "a connection can't be accepted");
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%error, "connections can't be accepted");
+                }
                 tokio::time::sleep(REST).await;
                 continue;
             }
         };
         if connections.open.fetch_add(1, Ordering::Relaxed) >= connections.limit {
             connections.open.fetch_sub(1, Ordering::Relaxed);
-            tracing::warn!(%peer, limit = connections.limit, "too many connections: one was refused");
+            if !connections.told.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    %peer, limit = connections.limit,
+                    "as many connections as max_connections allows: others are refused"
+                );
+            }
             continue;
         }
+        connections.told.store(false, Ordering::Relaxed);
         // Everything that is ready goes out in one write, so waiting for more would only add latency.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "TCP_NODELAY can't be set");

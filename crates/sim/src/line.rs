@@ -71,7 +71,7 @@ impl Line {
             self.door.deadline(now_ms, commands);
         }
         if self.door_output.is_empty() {
-            self.door.output(&mut self.door_output);
+            self.door.output(&mut self.door_output, commands);
         }
         let written = chunk(random, self.door_output.remaining());
         if written > 0 {

@@ -283,7 +283,7 @@ impl Connection {
         let Some(link) = self.links.get_mut(id.0) else { return };
         let Some(session) = self.sessions.get_mut(link.session.0) else { return };
         match &mut link.end {
-            LinkEnd::Sender(sender) => sender.silence(id, session),
+            LinkEnd::Sender(sender) => self.waiting_bytes -= sender.silence(id, session),
             LinkEnd::Receiver(receiver) => receiver.silence(session),
         }
     }

@@ -143,14 +143,16 @@ impl SenderLink {
         self.coordinator = matches!(attach.target, Some(TargetKind::Coordinator(_)));
     }
 
-    /// Forgets everything that was to be sent.
-    pub(crate) fn silence(&mut self, id: LinkId, session: &mut Session) {
+    /// Forgets everything that was to be sent; how many bytes of payload waited.
+    pub(crate) fn silence(&mut self, id: LinkId, session: &mut Session) -> u64 {
+        let waited = self.queue.iter().map(Queued::waiting).sum();
         self.queue = VecDeque::new();
         self.drained = false;
         if std::mem::take(&mut self.waiting) {
             session.ring.retain(|link| *link != id);
         }
         self.unsettled.clear(|_, id| session.outgoing.settle(id, id, |_, _| {}));
+        waited
     }
 
     /// The delivery count as the wire has it.
@@ -210,7 +212,7 @@ impl Connection {
         }
         let (session_id, _) = self.sender_for(link)?;
         let own_max = self.own_max_frame_size();
-        let Self { sessions, links, out, peer, .. } = self;
+        let Self { sessions, links, out, peer, waiting_bytes, .. } = self;
         let session = sessions.get_mut(session_id.0).ok_or(ApiMisuse::SessionGone)?;
         let found = links.get_mut(link.0).ok_or(ApiMisuse::LinkGone)?;
         let handle = found.output_handle;
@@ -234,6 +236,7 @@ impl Connection {
         }
         if progress != Progress::Done {
             sender.blocked |= progress == Progress::Window;
+            *waiting_bytes += payload.left() as u64;
             sender.queue.push_back(Queued { head, chunks: payload.rest(), place: Place::default() });
             sender.wait(session, link);
         }
@@ -255,6 +258,7 @@ impl Connection {
             last.head.complete = !more;
             last.add(payload);
         }
+        self.waiting_bytes += payload_len(payload);
         self.resume(session, link);
         Ok(())
     }
@@ -270,7 +274,9 @@ impl Connection {
         let last = last.ok_or(ApiMisuse::NoDeliveryOpen)?;
         last.head.complete = true;
         last.head.transfer.aborted = true;
+        let dropped = last.waiting();
         (last.chunks, last.place) = (Vec::new(), Place::default());
+        self.waiting_bytes -= dropped;
         self.resume(session, link);
         Ok(())
     }
@@ -389,7 +395,7 @@ impl Connection {
     /// Writes the first of a link's waiting deliveries.
     fn pump_link(&mut self, id: SessionId, link: LinkId) {
         let own_max = self.own_max_frame_size();
-        let Self { sessions, links, out, peer, events, .. } = self;
+        let Self { sessions, links, out, peer, events, waiting_bytes, .. } = self;
         let Some(session) = sessions.get_mut(id.0) else { return };
         let Some(LinkEnd::Sender(sender)) = links.get_mut(link.0).map(|link| &mut link.end) else { return };
         sender.waiting = false;
@@ -402,8 +408,10 @@ impl Connection {
         }
         let Queued { head, chunks, place } = &mut queued;
         let mut payload = Payload::new(chunks, *place);
+        let before = payload.left();
         let mut wire = Wire { session, out, max: peer.max_frame_size.min(own_max), link };
         let progress = wire.write(sender, head, &mut payload);
+        *waiting_bytes -= (before - payload.left()) as u64;
         *place = payload.place();
         if progress != Progress::Done {
             queued.forget_written();
@@ -463,6 +471,11 @@ impl Head {
 }
 
 impl Queued {
+    /// Bytes of payload that are not written.
+    fn waiting(&self) -> u64 {
+        Payload::new(&self.chunks, self.place).left() as u64
+    }
+
     fn add(&mut self, payload: &[Bytes]) {
         self.chunks.extend(payload.iter().filter(|chunk| !chunk.is_empty()).cloned());
     }

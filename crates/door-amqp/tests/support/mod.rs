@@ -50,6 +50,10 @@ pub struct Client {
     cut: bool,
     /// Its bytes are written by the test, and what comes is only kept.
     raw: bool,
+    /// It reads nothing, so nothing can be written to it.
+    pub unread: bool,
+    /// The most bytes that were ever ready for it at once.
+    pub most_ready: usize,
 }
 
 /// A broker with a queue `orders`, a small queue `tiny` and a channel `prices`.
@@ -115,6 +119,8 @@ impl World {
             attached: BTreeMap::new(),
             cut: false,
             raw: false,
+            unread: false,
+            most_ready: 0,
         });
         self.clients.len() - 1
     }
@@ -186,9 +192,12 @@ impl World {
             self.clients.iter_mut().for_each(|c| c.door.effect(effect.clone(), &mut commands));
         }
         commands.into_iter().for_each(|command| self.command(command));
+        let mut commands = Vec::new();
         for client in &mut self.clients {
-            moved |= client.carry_to_client(now.mono);
+            moved |= client.carry_to_client(now.mono, &mut commands);
         }
+        moved |= !commands.is_empty();
+        commands.into_iter().for_each(|command| self.command(command));
         moved
     }
 
@@ -349,10 +358,14 @@ impl Client {
         moved
     }
 
-    fn carry_to_client(&mut self, now: u64) -> bool {
+    fn carry_to_client(&mut self, now: u64, commands: &mut Vec<Command>) -> bool {
+        if self.unread {
+            return false;
+        }
         let mut output = Output::new();
-        self.door.output(&mut output);
+        self.door.output(&mut output, commands);
         let some = output.has_remaining();
+        self.most_ready = self.most_ready.max(output.remaining());
         if self.cut {
             return false;
         }
