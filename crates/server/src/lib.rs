@@ -8,7 +8,7 @@
 //! What it must never know: what a command means. It decides nothing about messages.
 //!
 //! Where to look: `broker` (start and stop), `core` (the loop around the engine), `storage` (the journal under it),
-//! `listener`, `connection` and `buffer` (sockets), `define` (the configuration's definitions), [`http`] (REST).
+//! `listener`, `connection` and `buffer` (sockets), `define` (the configuration's definitions), `files` (open files), [`http`] (REST).
 
 mod broker;
 mod buffer;
@@ -17,6 +17,7 @@ mod connection;
 mod core;
 mod define;
 mod door;
+mod files;
 pub mod http;
 mod listener;
 mod storage;
@@ -102,6 +103,7 @@ pub enum ServeError {
 /// [`ServeError`] says why it could not start or had to end.
 pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let config = configuration(options)?;
+    files::raise_limit(config.limits.max_connections.into());
     let mut broker = Broker::start(&config, options.engine_thread)?;
     if config.development {
         tracing::warn!(
