@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "a command talks to its user on standard output")]
 
 mod fuzz;
+mod instructions;
 mod interop;
 mod report;
 mod run;
@@ -36,7 +37,9 @@ usage: cargo xtask COMMAND
                     the broker killed again and again under load; 50 rounds by default
   sim [--seed N] [--operations N] [--runs N]
                     the simulator: random histories with crashes, every promise checked at every step
-  ci                verify, deny, interop and ten rounds of soak kill
+  instructions [--bless]
+                    instructions of the hot paths against crates/bench/instructions.toml (needs valgrind)
+  ci                verify, deny, instructions, interop and ten rounds of soak kill
 ";
 
 fn main() -> ExitCode {
@@ -75,7 +78,7 @@ impl From<String> for Failure {
 
 /// Runs one command; true if everything in it passed.
 fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
-    if !rest.is_empty() && !matches!(command, "interop" | "fuzz" | "sim" | "soak") {
+    if !rest.is_empty() && !matches!(command, "instructions" | "interop" | "fuzz" | "sim" | "soak") {
         return Err(Failure::Usage(format!("`{command}` takes no arguments")));
     }
     let workspace = Workspace::find()?;
@@ -87,11 +90,13 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
         "sim" => return Ok(sim::run(rest)?),
         "deny" => rust::deny(&workspace, &mut report)?,
         "fuzz" => fuzz::run(&workspace, rest, &mut report)?,
+        "instructions" => instructions::run(&workspace, rest, &mut report)?,
         "interop" => interop::run(&workspace, rest, &mut report)?,
         "soak" => soak::run(&workspace, rest, &mut report)?,
         "ci" => {
             rust::verify(&workspace, &mut report)?;
             rust::deny(&workspace, &mut report)?;
+            instructions::run(&workspace, &[], &mut report)?;
             interop::run(&workspace, &[], &mut report)?;
             soak::ci(&workspace, &mut report)?;
         }

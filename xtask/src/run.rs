@@ -26,6 +26,16 @@ pub(crate) fn answers(program: &str, arguments: &[&str]) -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
+/// Runs a program that must succeed, and gives what it wrote to its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let done = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = done.map_err(|e| could_not_start(command, &e))?;
+    if !output.status.success() {
+        return Err(format!("{} failed", command_line(command)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs a program, prints each line of its standard output and shows it to `line`; true if it succeeded.
 pub(crate) fn read_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result<bool, String> {
     announce(command);
