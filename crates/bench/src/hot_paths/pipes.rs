@@ -142,9 +142,9 @@ impl Pipes {
             }
             self.broker();
             let answered = carry(&mut self.to_client, |output| {
-                self.door.output(output);
+                self.door.output(output, &mut self.commands);
             });
-            if !sent && !answered {
+            if !sent && !answered && self.commands.is_empty() {
                 return;
             }
             self.client.handle_input(NOW.mono, &mut self.to_client);
