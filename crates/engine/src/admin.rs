@@ -26,6 +26,15 @@ pub struct Selection {
     pub filter: Option<String>,
 }
 
+/// Which page of a browse. A page may hold fewer events than asked for, even none, though more follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Where it begins: what the page before gave as `next`.
+    pub after: Option<String>,
+    /// At most so many events.
+    pub limit: usize,
+}
+
 /// One request of an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
@@ -91,8 +100,8 @@ pub enum Request {
         name: String,
         /// Which events.
         selection: Selection,
-        /// At most so many.
-        limit: usize,
+        /// Which page of them.
+        page: Page,
     },
     /// Creates a native named object; the same again changes nothing (NO-11).
     CreateObject {
@@ -151,8 +160,8 @@ pub enum Request {
         name: String,
         /// Which events.
         selection: Selection,
-        /// At most so many.
-        limit: usize,
+        /// Which page of them.
+        page: Page,
     },
     /// Creates a join; the same again changes nothing (JOIN-7).
     CreateJoin {
@@ -227,6 +236,8 @@ pub enum Response {
     Events {
         /// In the order in which they would be delivered.
         items: Vec<EventView>,
+        /// Where the next page begins, if there may be more.
+        next: Option<String>,
     },
     /// How many events were removed.
     Purged {
@@ -278,8 +289,31 @@ pub struct StoreView {
     pub in_delivery: u64,
     /// Messages that match no attached consumer (QU-12).
     pub stranded: u64,
+    /// Purges under way.
+    pub jobs: Vec<JobView>,
     /// Events that were expired, evicted or refused as duplicates.
     pub counters: StoreCounters,
+}
+
+/// A purge, or the deletion of a store, that goes on in pieces (DESIGN 7.7).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct JobView {
+    /// Its number.
+    pub id: u32,
+    /// `purge` or `delete`.
+    pub kind: &'static str,
+    /// The store, or `CHANNEL::NAME` of a named object.
+    pub object: String,
+    /// First event id, of a purge.
+    pub from: Option<EventId>,
+    /// Last event id, of a purge: what came later stays.
+    pub to: Option<EventId>,
+    /// The selector of a purge, if it has one.
+    pub filter: Option<String>,
+    /// The event id that it looks at next.
+    pub at: EventId,
+    /// Events removed so far.
+    pub removed: u64,
 }
 
 /// Settings of either kind of store.
@@ -350,6 +384,8 @@ pub struct ObjectView {
     pub dead_lettered: u64,
     /// Consumers attached.
     pub consumers: Vec<ConsumerView>,
+    /// Purges under way.
+    pub jobs: Vec<JobView>,
 }
 
 /// An attached consumer as operators see it.
@@ -490,4 +526,6 @@ pub struct StatusView {
     pub messages: usize,
     /// Their bytes.
     pub message_bytes: u64,
+    /// Purges, and deletions of stores, under way.
+    pub jobs: Vec<JobView>,
 }

@@ -10,6 +10,7 @@ use crate::reader::{Attempts, Position, Reader, Who};
 use crate::store::{Kind, Store};
 use postroad_model::id::{EventId, JoinKey, ObjectKey, StoreKey, StoreUid};
 use postroad_model::message::Message;
+use postroad_model::settings::PublishKey;
 use postroad_record::{IdRange, MadeBy, Owner, Place, Record, StoreDefinition};
 use postroad_selector::Selector;
 
@@ -112,6 +113,11 @@ impl Engine {
                 if let Some(store) = self.store_mut(store) {
                     store.remember_message_id(&message_id, event, at, durable);
                 }
+            }
+            Record::JobStarted { job, work } => self.insert_job(job, work, durable),
+            Record::JobMoved { job, stage, at, done } => self.move_job(job, stage, at, done),
+            Record::JobEnded { job } => {
+                self.jobs.remove(&job);
             }
         }
     }
@@ -237,6 +243,7 @@ impl Engine {
         self.count_grave(old.as_deref(), false);
         let Some(store) = self.store_mut(key) else { return };
         store.made_by = made_by;
+        let before = indexed_by(store);
         let (unused, settings_first) = (store.last_id() + 1 == store.identities[0].0, first_id(&definition));
         match (&mut store.kind, definition) {
             (Kind::Queue(queue), StoreDefinition::Queue(settings)) => queue.settings = settings,
@@ -248,15 +255,28 @@ impl Engine {
             store.begin_at(settings_first);
         }
         let new = store.dead_event_store().map(str::to_owned);
+        let rebuild = before != indexed_by(store);
         self.count_grave(new.as_deref(), true);
-        self.rebuild_indexes(key);
+        if rebuild {
+            self.rebuild_indexes(key);
+        }
+    }
+
+    /// The name of a store that is deleted is free, though what is in it is still there.
+    pub(crate) fn free_name(&mut self, key: StoreKey) {
+        let Some(store) = self.store_mut(key).filter(|store| !store.deleted) else { return };
+        store.deleted = true;
+        let (name, is_queue) = (store.name.clone(), store.is_queue());
+        let des = store.dead_event_store().map(str::to_owned);
+        let names = if is_queue { &mut self.queues } else { &mut self.channels };
+        names.remove(&name);
+        self.count_grave(des.as_deref(), false);
     }
 
     fn drop_store(&mut self, key: StoreKey) {
+        self.free_name(key);
+        self.jobs.retain(|_, job| job.store() != Some(key));
         let Some(store) = self.stores.get_mut(key.0 as usize).and_then(Option::take) else { return };
-        let names = if store.is_queue() { &mut self.queues } else { &mut self.channels };
-        names.remove(&store.name);
-        self.count_grave(store.dead_event_store(), false);
         for entry in store.log.iter().chain(store.spool.values()) {
             self.bodies.release(entry.event.body, entry.on_disk);
         }
@@ -296,6 +316,14 @@ impl Engine {
         }
         self.crashed = !continues;
         self.resume_after_replay();
+    }
+}
+
+/// The settings on which the indexes of a store are built: while they stay, so do the indexes.
+fn indexed_by(store: &Store) -> (u64, u8, Vec<PublishKey>) {
+    match &store.kind {
+        Kind::Queue(queue) => (queue.settings.ttl, queue.settings.max_priority, Vec::new()),
+        Kind::Channel(channel) => (channel.settings.ttl, 0, channel.settings.publish_keys.clone()),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::log::{Entry, Hold};
 use crate::message_ids::Seen;
-use crate::ready::Ready;
+use crate::ready::{PRIORITIES, Ready};
 use crate::store::{Arrival, Kind, Store};
 use crate::view::View;
 use postroad_model::id::{EventId, StoreKey, WallMs};
@@ -40,6 +40,7 @@ impl Engine {
         if let Kind::Queue(queue) = &mut store.kind {
             let level = queue.level(event.priority);
             queue.ready.insert(level, id);
+            queue.count_level(event.priority, true);
         }
         let after = store.last_after;
         store.log.push(Entry { event, on_disk: durable, after, failed: 0, counted: 0, hold: Hold::Ready });
@@ -85,6 +86,9 @@ impl Engine {
         }
         if let Some(origin) = entry.event.extra.as_ref().and_then(|e| e.origin) {
             store.by_origin.remove(&origin);
+        }
+        if let Some(queue) = store.queue_mut() {
+            queue.count_level(entry.event.priority, false);
         }
         let size = self.bodies.get(entry.event.body).map_or(0, Message::len) as u64;
         let keys = self.publish_key_values(key, &entry.event);
@@ -196,8 +200,12 @@ impl Engine {
         store.expiry = leaves.into_iter().collect();
         if let Kind::Queue(queue) = &mut store.kind {
             let mut ready = Ready::default();
-            for entry in store.log.iter().filter(|e| e.hold == Hold::Ready) {
-                ready.insert(queue.level(entry.event.priority), entry.event.id);
+            queue.levels = [0; PRIORITIES];
+            for entry in store.log.iter() {
+                queue.count_level(entry.event.priority, true);
+                if entry.hold == Hold::Ready {
+                    ready.insert(queue.level(entry.event.priority), entry.event.id);
+                }
             }
             queue.ready = ready;
         }

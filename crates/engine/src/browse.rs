@@ -21,6 +21,13 @@ impl Engine {
             let Some(taker) = self.takers.get(key) else { return false };
             let Source::Browser { level, passed, up_to } = taker.source else { return false };
             let store = taker.store;
+            // No pass over the queue for priorities that nothing in it has.
+            let queue = self.store(store).and_then(Store::queue);
+            let used = |level: &u8| queue.is_some_and(|queue| queue.has_level(*level));
+            let (level, passed) = match (0..=level).rev().find(used).unwrap_or(0) {
+                lower if lower < level => (lower, 0),
+                level => (level, passed),
+            };
             let next = self.store(store).and_then(|s| s.log.first_from(passed + 1)).map(|e| &e.event);
             let (source, found) = match (next.filter(|event| event.id <= up_to), level.checked_sub(1)) {
                 (Some(event), _) => {

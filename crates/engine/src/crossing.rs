@@ -54,7 +54,9 @@ impl Engine {
             };
             if !self.passes_filter(key, event.id, &event) {
                 self.tally(key, |c| c.filtered_total += 1);
-            } else if let Crossing::Stopped(why) = self.cross(key, source, target, &event) {
+            } else if !self.is_being_purged(source, &event)
+                && let Crossing::Stopped(why) = self.cross(key, source, target, &event)
+            {
                 stop = Some(why);
                 break;
             }
@@ -117,6 +119,7 @@ impl Engine {
             let (event, durable) = (entry.map(|e| e.event.clone()), entry.is_none_or(|e| e.on_disk));
             if let Some(event) = event
                 && self.passes_filter(key, id, &event)
+                && !self.is_being_purged(source, &event)
                 && let Crossing::Stopped(stop) = self.cross(key, source, target, &event)
             {
                 return Some(stop);

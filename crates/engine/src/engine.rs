@@ -4,6 +4,7 @@ use crate::admin::{Response, StoreCounters};
 use crate::bodies::Bodies;
 use crate::command::{Client, Command, ConnId, LinkNo, ProducerKey, TakerKey};
 use crate::effect::{Effect, Output, Step, StepBytes};
+use crate::job::Job;
 use crate::join::Join;
 use crate::object::{Object, ObjectName};
 use crate::publish::Producer;
@@ -11,7 +12,7 @@ use crate::reader::{Reader, ReaderKey};
 use crate::slots::Slots;
 use crate::store::Store;
 use crate::taker::Taker;
-use postroad_model::id::{JoinKey, ObjectKey, StoreKey, StoreUid, WallMs};
+use postroad_model::id::{JobKey, JoinKey, ObjectKey, StoreKey, StoreUid, WallMs};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::BrokerSettings;
 use postroad_record::Record;
@@ -42,6 +43,8 @@ pub(crate) enum Task {
     Trim(StoreKey),
     /// Remove what expired.
     Expire(StoreKey),
+    /// Remove what is above the capacity.
+    Evict(StoreKey),
     /// Make delayed messages deliverable.
     Undelay(StoreKey),
     /// Send to a browser.
@@ -50,6 +53,25 @@ pub(crate) enum Task {
     Unblock(StoreKey),
     /// Give credit to the publishers of a store that waited.
     Release(StoreKey),
+    /// Do a piece of a purge or of a deletion.
+    Job(JobKey),
+}
+
+impl Task {
+    /// The store that it is about, if it is about one alone.
+    const fn store(self) -> Option<StoreKey> {
+        match self {
+            Self::Dispatch(store)
+            | Self::FanOut(store)
+            | Self::Trim(store)
+            | Self::Expire(store)
+            | Self::Evict(store)
+            | Self::Undelay(store)
+            | Self::Unblock(store)
+            | Self::Release(store) => Some(store),
+            Self::Feed(_) | Self::Join(_) | Self::Browse(_) | Self::Job(_) => None,
+        }
+    }
 }
 
 /// A connection and what belongs to it.
@@ -82,6 +104,8 @@ pub struct Engine {
     pub(crate) joins: BTreeMap<JoinKey, Join>,
     pub(crate) join_names: BTreeMap<String, JoinKey>,
     pub(crate) next_join: u32,
+    pub(crate) jobs: BTreeMap<JobKey, Job>,
+    pub(crate) next_job: u32,
     /// How many stores name a dead event store, by its name.
     pub(crate) graves: BTreeMap<String, u32>,
     pub(crate) readers: Slots<Reader>,
@@ -127,6 +151,8 @@ impl Engine {
             joins: BTreeMap::new(),
             join_names: BTreeMap::new(),
             next_join: 0,
+            jobs: BTreeMap::new(),
+            next_job: 0,
             graves: BTreeMap::new(),
             readers: Slots::default(),
             takers: Slots::default(),
@@ -225,6 +251,10 @@ impl Engine {
     }
 
     fn run_task(&mut self, task: Task) -> bool {
+        if task.store().and_then(|store| self.store(store)).is_some_and(|store| store.deleted) {
+            // A job removes what is in it.
+            return false;
+        }
         match task {
             Task::Dispatch(store) => self.dispatch_queue(store),
             Task::FanOut(store) => self.fan_out(store),
@@ -232,10 +262,12 @@ impl Engine {
             Task::Join(join) => self.run_join(join),
             Task::Trim(store) => self.trim(store),
             Task::Expire(store) => self.expire(store),
+            Task::Evict(store) => self.evict(store),
             Task::Undelay(store) => self.undelay(store),
             Task::Browse(taker) => self.feed_browser(taker),
             Task::Unblock(store) => self.unblock(store),
             Task::Release(store) => self.release_producers(store),
+            Task::Job(job) => self.run_job(job),
         }
     }
 

@@ -11,7 +11,7 @@
 //! list of records; only `apply` changes durable state, and replay uses the same `apply`.
 //!
 //! Where to look: `engine` (the loop), `apply`, `publish`, `queue`, `channel` and `reader`, `object`, `join` and
-//! `crossing`, `consumer`, `dead_letter`, `room` (capacity and expiry), `manage` (operators).
+//! `crossing`, `consumer`, `dead_letter`, `room` (capacity and expiry), `manage` (operators), `job` (purges and deletions in pieces).
 
 pub mod admin;
 mod apply;
@@ -26,6 +26,7 @@ mod dead_letter;
 mod dispatch;
 mod effect;
 mod engine;
+mod job;
 mod join;
 mod lifecycle;
 mod log;

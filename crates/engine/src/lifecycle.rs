@@ -6,7 +6,7 @@ use crate::engine::{Engine, Task};
 use crate::reader::{Position, ReaderKey};
 use crate::store::Store;
 use crate::taker::Source;
-use postroad_model::id::{JoinKey, ObjectKey, StoreKey};
+use postroad_model::id::{JobKey, JoinKey, ObjectKey, StoreKey};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::{BrokerSettings, QueueSettings};
 use postroad_record::{MadeBy, Place, Record, StoreDefinition};
@@ -77,6 +77,10 @@ impl Engine {
             self.schedule(Task::Expire(key));
             self.schedule(if is_queue { Task::Dispatch(key) } else { Task::Trim(key) });
         }
+        let jobs: Vec<JobKey> = self.jobs.keys().copied().collect();
+        for job in jobs {
+            self.schedule(Task::Job(job));
+        }
     }
 
     fn place_reader(&mut self, key: ReaderKey, at: u64) {
@@ -90,6 +94,7 @@ impl Engine {
     pub(crate) fn delete_store_now(&mut self, key: StoreKey) {
         let Some(store) = self.store(key) else { return };
         let (name, durable) = (store.name.to_string(), store.owner.is_none());
+        self.abandon_jobs(&name, |job| job.store() == Some(key));
         let objects: Vec<ObjectKey> =
             self.objects.values().filter(|o| o.store == key).map(|o| o.key).collect();
         for object in objects {
@@ -104,7 +109,7 @@ impl Engine {
             let refusal = Refusal::new(Code::Deleted, name.clone(), format!("'{name}' was deleted"));
             self.emit(self.step_under_way(), Effect::DetachLink { conn, link, refusal });
         }
-        self.record(Record::StoreDeleted { store: key }, durable);
+        self.remove_store(key, durable);
     }
 
     /// Consumers of a store, of every kind.

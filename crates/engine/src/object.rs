@@ -163,6 +163,7 @@ impl Engine {
 
     pub(crate) fn drop_object(&mut self, key: ObjectKey) {
         let Some(object) = self.objects.remove(&key) else { return };
+        self.jobs.retain(|_, job| job.object() != Some(key));
         self.object_names.remove(&ObjectName::new(object.store, &object.owner, &object.name));
         self.drop_reader(object.reader);
     }
@@ -297,6 +298,8 @@ impl Engine {
         let Some(object) = self.objects.get(&key) else { return };
         let durable = object.settings.persistent;
         let name = object.name.clone();
+        self.abandon_jobs(&name, |job| job.object() == Some(key));
+        let Some(object) = self.objects.get(&key) else { return };
         if let Some(taker) = self.readers.get(object.reader).and_then(|r| r.taker) {
             let text = format!("named object '{name}' was deleted");
             self.throw_out(taker, Refusal::new(Code::Deleted, name, text));
@@ -379,6 +382,7 @@ impl Engine {
             redelivered: object.redelivered,
             dead_lettered: object.dead_lettered,
             consumers: reader.taker.and_then(|t| self.consumer_view(t)).into_iter().collect(),
+            jobs: self.job_views(|job| job.object() == Some(key)),
         })
     }
 

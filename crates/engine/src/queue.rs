@@ -23,6 +23,8 @@ const REFUSED_BETWEEN_SWEEPS: usize = 1_024;
 pub(crate) struct Queue {
     /// Its settings.
     pub settings: QueueSettings,
+    /// How many messages it holds at each priority level.
+    pub levels: [u64; PRIORITIES],
     /// What may be delivered.
     pub ready: Ready,
     /// Messages that wait for a redelivery delay, by monotonic due time in milliseconds.
@@ -45,6 +47,7 @@ impl Queue {
     pub(crate) fn new(settings: QueueSettings) -> Self {
         Self {
             settings,
+            levels: [0; PRIORITIES],
             ready: Ready::default(),
             delayed: BTreeSet::new(),
             delivered: 0,
@@ -59,6 +62,18 @@ impl Queue {
     #[must_use]
     pub(crate) fn level(&self, priority: u8) -> u8 {
         priority.min(self.settings.max_priority.min(9))
+    }
+
+    /// A message was stored, or left, at the level of this priority.
+    pub(crate) fn count_level(&mut self, priority: u8, stored: bool) {
+        let level = usize::from(self.level(priority));
+        let held = &mut self.levels[level];
+        *held = if stored { *held + 1 } else { held.saturating_sub(1) };
+    }
+
+    /// Whether messages wait at this level.
+    pub(crate) fn has_level(&self, level: u8) -> bool {
+        self.levels.get(usize::from(level)).is_some_and(|&held| held > 0)
     }
 
     /// How many deliveries may go out before the next credit; 0 without consumers.

@@ -10,8 +10,10 @@ use postroad_model::id::{EventId, StoreKey, WallMs};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_record::{IdRange, Record, Removal};
 
-/// Events that one task of expiry removes at most.
+/// Events that one task of expiry or eviction removes at most.
 const EXPIRED_PER_TASK: usize = 256;
+/// Events that one arrival evicts at most: where a capacity was lowered, a task removes the rest.
+const EVICTED_PER_ARRIVAL: usize = 8;
 
 impl Engine {
     /// Whether one more event fits into the store; `durable` if it is to be on disk. Without `honour_capacity` the
@@ -34,12 +36,24 @@ impl Engine {
             let code = if store.is_queue() { Code::QueueFull } else { Code::StoreFull };
             return Err(Refusal::new(code, name, text));
         }
-        while self.store(key).is_some_and(is_full) {
-            if !self.evict_oldest(key) {
-                break;
+        for _ in 0..EVICTED_PER_ARRIVAL {
+            if !self.store(key).is_some_and(is_full) || !self.evict_oldest(key) {
+                return Ok(());
             }
         }
+        self.schedule(Task::Evict(key));
         Ok(())
+    }
+
+    /// Evicts what is above the capacity of a store that does not honour it; whether there is more to do.
+    pub(crate) fn evict(&mut self, key: StoreKey) -> bool {
+        for _ in 0..EXPIRED_PER_TASK {
+            let over = |store: &Store| !store.honour_capacity() && is_over(store);
+            if !self.store(key).is_some_and(over) || !self.evict_oldest(key) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Refuses what adds to the disk while that has no room.
@@ -192,6 +206,12 @@ impl Engine {
 pub(crate) fn is_full(store: &Store) -> bool {
     let capacity = u64::from(store.capacity());
     capacity > 0 && store.log.len() >= capacity
+}
+
+/// Whether the store holds more events than its capacity allows.
+fn is_over(store: &Store) -> bool {
+    let capacity = u64::from(store.capacity());
+    capacity > 0 && store.log.len() > capacity
 }
 
 /// The oldest event that no consumer of a queue holds: what a consumer has is not taken from under it.

@@ -1,6 +1,7 @@
 //! The durable state as records: for checkpoints, and as a digest that shows whether two engines hold the same.
 
 use crate::engine::Engine;
+use crate::job::Job;
 use crate::join::Join;
 use crate::log::Entry;
 use crate::object::Object;
@@ -8,7 +9,7 @@ use crate::reader::{Attempts, Reader};
 use crate::store::{Kind, Store};
 use postroad_model::id::EventId;
 use postroad_model::settings::JoinSettings;
-use postroad_record::{IdRange, Place, Record, Removal};
+use postroad_record::{IdRange, Place, Record, Removal, Work};
 use std::iter::Peekable;
 
 /// Bytes after which a piece of a snapshot is given out.
@@ -65,7 +66,9 @@ impl Engine {
         let stores: Vec<&Store> = self.all_stores().filter(|store| store.owner.is_none()).collect();
         for store in &stores {
             visit_store(store, visit);
-            if store.remembers_on_disk() {
+            // Before a store that has the same name now.
+            self.visit_jobs(|job| store.deleted && job.store() == Some(store.key), visit);
+            if store.remembers_on_disk() && !store.deleted {
                 visit_memory(store, self.now.wall, visit);
             }
         }
@@ -75,6 +78,8 @@ impl Engine {
         for join in self.joins.values() {
             self.visit_join(join, visit);
         }
+        let deletes = |job: &Job| matches!(job.work, Work::Delete { .. });
+        self.visit_jobs(|job| !deletes(job), visit);
         for id in self.bodies.durable() {
             if let Some(message) = self.bodies.get(id) {
                 let (annotations, bytes) = (message.annotations_len(), message.bytes().clone());
@@ -87,6 +92,14 @@ impl Engine {
         }
         for object in self.objects.values().filter(|object| object.settings.persistent) {
             self.visit_object(object, form, visit);
+        }
+    }
+
+    /// Jobs that go on.
+    fn visit_jobs(&self, of: impl Fn(&Job) -> bool, visit: &mut dyn FnMut(Record)) {
+        for job in self.jobs.values().filter(|job| job.durable && of(job)) {
+            visit(Record::JobStarted { job: job.key, work: job.work.clone() });
+            visit(Record::JobMoved { job: job.key, stage: job.stage, at: job.at, done: job.done });
         }
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct Store {
     pub kind: Kind,
     /// A temporary queue belongs to a connection and dies with it.
     pub owner: Option<ConnId>,
+    /// It is deleted: nobody finds it any more, and a job removes what is in it.
+    pub deleted: bool,
     /// Its events.
     pub log: EventLog,
     /// The id of the next event.
@@ -135,6 +137,7 @@ impl Store {
             made_by,
             kind,
             owner: None,
+            deleted: false,
             log: EventLog::default(),
             next_id: first,
             durable_next: first,

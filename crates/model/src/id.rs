@@ -57,6 +57,10 @@ pub struct ObjectKey(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JoinKey(pub u32);
 
+/// A job's number within one broker's log; never given twice while the broker runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct JobKey(pub u32);
+
 /// The broker-wide number of a stored message body; stores hold this, never a place (DESIGN 7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BodyId(pub u64);

@@ -550,6 +550,8 @@ pub struct BrokerSettings {
     pub spool_max_bytes: u64,
     /// Bytes of messages held above which producers get no more credit; consumers go on.
     pub memory: u64,
+    /// Events that one piece of a purge or of a deletion removes at most (DESIGN 7.7).
+    pub job_batch: u32,
     /// Longest topic string in bytes (TT-2).
     pub max_topic_bytes: usize,
     /// Most levels of a topic string (TT-2).
@@ -569,6 +571,7 @@ impl Default for BrokerSettings {
             spool_max_events: 1_000_000,
             spool_max_bytes: 1024 * 1024 * 1024,
             memory: 2 * 1024 * 1024 * 1024,
+            job_batch: 256,
             max_topic_bytes: 10_240,
             max_levels: 128,
         }

@@ -21,7 +21,7 @@ pub use event::{DeadLetter, Extra, StoredEvent};
 pub use origins::{IdBlock, Ids, KnownOrigins};
 
 use bytes::Bytes;
-use postroad_model::id::{BodyId, EventId, JoinKey, ObjectKey, Origin, StoreKey, StoreUid, WallMs};
+use postroad_model::id::{BodyId, EventId, JobKey, JoinKey, ObjectKey, Origin, StoreKey, StoreUid, WallMs};
 use postroad_model::settings::{ChannelSettings, JoinSettings, NamedObjectSettings, QueueSettings};
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +85,40 @@ pub enum Place {
     Store(StoreKey),
     /// A named object.
     Object(ObjectKey),
+}
+
+/// What a job does, a bounded piece at a time (DESIGN 7.7).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Work {
+    /// Removes events of a store.
+    Purge {
+        /// Which store.
+        store: StoreKey,
+        /// The first event id.
+        from: EventId,
+        /// The last one: what came after the purge was asked for stays.
+        to: EventId,
+        /// Only what matches this selector.
+        filter: Option<String>,
+        /// Joins whose destinations lose the copies (FWD-3).
+        joins: Vec<JoinKey>,
+    },
+    /// Finishes events of a named object (OP-2).
+    PurgeObject {
+        /// Which object.
+        object: ObjectKey,
+        /// The first event id.
+        from: EventId,
+        /// The last one.
+        to: EventId,
+        /// Only what matches this selector.
+        filter: Option<String>,
+    },
+    /// Removes everything in a store that is deleted; its name is free already.
+    Delete {
+        /// Which store.
+        store: StoreKey,
+    },
 }
 
 /// One durable change.
@@ -332,5 +366,28 @@ pub enum Record {
         event: EventId,
         /// When.
         at: WallMs,
+    },
+    /// A job began; all of its pieces follow in steps of their own.
+    JobStarted {
+        /// Its number.
+        job: JobKey,
+        /// What it does.
+        work: Work,
+    },
+    /// A job has done a piece.
+    JobMoved {
+        /// Which job.
+        job: JobKey,
+        /// How many of its joins' destinations it has been through.
+        stage: u32,
+        /// The next event to look at, there or in its own store.
+        at: EventId,
+        /// Events removed so far.
+        done: u64,
+    },
+    /// A job is done. The deletion of a store ends with `StoreDeleted` instead.
+    JobEnded {
+        /// Which job.
+        job: JobKey,
     },
 }

@@ -2,11 +2,11 @@
 //! but the records' types.
 
 use crate::messages::Messages;
-use postroad_model::id::{BodyId, EventId, JoinKey, ObjectKey, Origin, StoreKey, StoreUid};
+use postroad_model::id::{BodyId, EventId, JobKey, JoinKey, ObjectKey, Origin, StoreKey, StoreUid};
 use postroad_model::settings::{
     AckPolicy, ChannelSettings, JoinSettings, NamedObjectSettings, QueueSettings, Retention, StoreType,
 };
-use postroad_record::{Owner, Place, Record, Removal, StoreDefinition, StoredEvent};
+use postroad_record::{Owner, Place, Record, Removal, StoreDefinition, StoredEvent, Work};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An event that is stored.
@@ -111,6 +111,17 @@ pub struct Join {
     pub filters: Vec<Option<String>>,
 }
 
+/// A purge that goes on.
+#[derive(Clone, Debug)]
+pub struct Purge {
+    /// Of which store.
+    pub store: StoreKey,
+    /// Its first and last event.
+    pub range: (EventId, EventId),
+    /// Only what matches.
+    pub filter: Option<String>,
+}
+
 /// The state that the records make.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
@@ -126,6 +137,8 @@ pub struct Ledger {
     pub objects: BTreeMap<ObjectKey, Object>,
     /// Joins that exist.
     pub joins: BTreeMap<JoinKey, Join>,
+    /// Purges of stores that go on: store, first and last event, filter.
+    pub purges: BTreeMap<JobKey, Purge>,
     /// Source and destination of every join there ever was, with the most hops that it ever allowed.
     pub edges: BTreeMap<(StoreKey, String), u8>,
     /// How many joins there ever were from a source to a destination.
@@ -318,10 +331,15 @@ impl Ledger {
                     store.altered = true;
                 }
             }
-            Record::StoreDeleted { store } => {
+            Record::StoreDeleted { store } | Record::JobStarted { work: Work::Delete { store }, .. } => {
                 self.stores.remove(store);
                 self.objects.retain(|_, object| object.store != *store);
             }
+            Record::JobStarted { job, work: Work::Purge { store, from, to, filter, .. } } => {
+                let purge = Purge { store: *store, range: (*from, *to), filter: filter.clone() };
+                self.purges.insert(*job, purge);
+            }
+            Record::JobEnded { job } => drop(self.purges.remove(job)),
             Record::StoreUidRenewed { store: key, uid, from } => {
                 self.of_uid.insert(*uid, *key);
                 if let Some(store) = self.stores.get_mut(key) {

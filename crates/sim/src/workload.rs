@@ -265,7 +265,8 @@ fn alter(world: &mut World, names: &Catalogue) -> Option<Request> {
 fn purge(world: &mut World, names: &Catalogue) -> Option<Request> {
     let random = &mut world.random;
     let from = random.one_in(2).then(|| random.below(100));
-    let selection = Selection { from, to: from.map(|from| from + random.below(20)), filter: None };
+    let filter = random.one_in(3).then(|| crate::client::selector(random.index(COLOURS.len())));
+    let selection = Selection { from, to: from.map(|from| from + random.below(20)), filter };
     let (request, name) = match random.below(3) {
         0 => {
             let name = random.pick(&names.queues)?.clone();

@@ -95,7 +95,8 @@ impl World {
     /// If it does not start.
     pub fn new(seed: u64, seats: usize, sabotage: Sabotage, trace_lines: usize) -> Result<Self, Violation> {
         let random = Random::new(seed);
-        let settings = BrokerSettings { name: "sim".into(), max_window: 200, ..BrokerSettings::default() };
+        let settings =
+            BrokerSettings { name: "sim".into(), max_window: 200, job_batch: 3, ..BrokerSettings::default() };
         let mut world = Self {
             random,
             now: Now { wall: 1_000_000, mono: 0 },

@@ -230,16 +230,14 @@ impl Engine {
         reply: u64,
         name: &str,
         drain: bool,
-    ) -> Option<Result<Response, Refusal>> {
-        let key = match self.join_key(name) {
-            Ok(key) => key,
-            Err(refusal) => return Some(Err(refusal)),
-        };
+    ) -> Result<Option<Response>, Refusal> {
+        let key = self.join_key(name)?;
         if drain {
-            return self.drain_join(key, reply).err().map(Err);
+            self.drain_join(key, reply)?;
+            return Ok(None);
         }
         let not_forwarded = self.delete_join_now(key);
-        Some(Ok(Response::JoinDeleted { name: name.to_owned(), not_forwarded }))
+        Ok(Some(Response::JoinDeleted { name: name.to_owned(), not_forwarded }))
     }
 
     /// Source events, or arrivals, that the join has not forwarded and would.

@@ -1,5 +1,6 @@
 //! Operators' requests: define, show, purge, browse, delete.
 
+mod browse;
 mod joins;
 mod objects;
 mod stores;
@@ -14,54 +15,53 @@ use postroad_record::MadeBy;
 impl Engine {
     /// Carries out one request; `None` if it is answered later.
     pub(crate) fn administer(&mut self, reply: u64, request: Request) -> Option<Result<Response, Refusal>> {
-        match request {
-            Request::DeleteJoin { name, drain } => self.delete_join(reply, &name, drain),
-            other => Some(self.carry_out(other)),
-        }
+        self.carry_out(reply, request).transpose()
     }
 
-    fn carry_out(&mut self, request: Request) -> Result<Response, Refusal> {
-        match request {
+    fn carry_out(&mut self, reply: u64, request: Request) -> Result<Option<Response>, Refusal> {
+        let response = match request {
             Request::PutChannel { name, settings, configured } => {
-                self.put_channel(&name, settings, configured)
+                self.put_channel(&name, settings, configured)?
             }
-            Request::PutQueue { name, settings, configured } => self.put_queue(&name, settings, configured),
-            Request::ShowStore { kind, name } => self.show_store(kind, &name),
-            Request::ListStores { kind, after, limit } => Ok(self.list_stores(kind, after.as_deref(), limit)),
+            Request::PutQueue { name, settings, configured } => {
+                self.put_queue(&name, settings, configured)?
+            }
+            Request::ShowStore { kind, name } => self.show_store(kind, &name)?,
+            Request::ListStores { kind, after, limit } => self.list_stores(kind, after.as_deref(), limit),
             Request::DeleteStore { kind, name, cascade, force } => {
-                self.delete_store(kind, &name, cascade, force)
+                self.delete_store(kind, &name, cascade, force)?
             }
-            Request::PurgeStore { kind, name, selection } => self.purge_store(kind, &name, &selection),
-            Request::BrowseStore { kind, name, selection, limit } => {
-                self.browse_store(kind, &name, &selection, limit)
+            Request::PurgeStore { kind, name, selection } => {
+                return self.purge_store(reply, kind, &name, selection);
+            }
+            Request::BrowseStore { kind, name, selection, page } => {
+                self.browse_store(kind, &name, &selection, &page)?
             }
             Request::CreateObject { channel, name, settings, configured } => {
-                self.create_native(&channel, &name, settings, configured)
+                self.create_native(&channel, &name, settings, configured)?
             }
-            Request::ShowObject { channel, owner, name } => self.show_object(&channel, owner, &name),
-            Request::ListObjects { channel } => self.list_objects(channel.as_deref()),
+            Request::ShowObject { channel, owner, name } => self.show_object(&channel, owner, &name)?,
+            Request::ListObjects { channel } => self.list_objects(channel.as_deref())?,
             Request::DeleteObject { channel, owner, name, force } => {
-                self.delete_object(&channel, owner, &name, force)
+                self.delete_object(&channel, owner, &name, force)?
             }
             Request::PurgeObject { channel, owner, name, selection } => {
-                self.purge_object(&channel, owner, &name, &selection)
+                return self.purge_object(reply, &channel, owner, &name, selection);
             }
-            Request::BrowseObject { channel, owner, name, selection, limit } => {
-                self.browse_object(&channel, owner, &name, &selection, limit)
+            Request::BrowseObject { channel, owner, name, selection, page } => {
+                self.browse_object(&channel, owner, &name, &selection, &page)?
             }
             Request::CreateJoin { name, settings, configured } => {
-                self.create_join(name, settings, configured)
+                self.create_join(name, settings, configured)?
             }
-            Request::AlterJoin { name, settings } => self.alter_join(&name, settings),
-            Request::ShowJoin { name } => self.show_join(&name),
-            Request::ListJoins { store } => self.list_joins(store.as_deref()),
-            Request::DeleteJoin { name, .. } => {
-                let not_forwarded = self.delete_join_now(self.join_key(&name)?);
-                Ok(Response::JoinDeleted { name, not_forwarded })
-            }
-            Request::EnableJoin { name, enabled } => self.enable_join(&name, enabled),
-            Request::Status => Ok(Response::Status(Box::new(self.status()))),
-        }
+            Request::AlterJoin { name, settings } => self.alter_join(&name, settings)?,
+            Request::ShowJoin { name } => self.show_join(&name)?,
+            Request::ListJoins { store } => self.list_joins(store.as_deref())?,
+            Request::DeleteJoin { name, drain } => return self.delete_join(reply, &name, drain),
+            Request::EnableJoin { name, enabled } => self.enable_join(&name, enabled)?,
+            Request::Status => Response::Status(Box::new(self.status())),
+        };
+        Ok(Some(response))
     }
 
     fn status(&self) -> StatusView {
@@ -73,9 +73,10 @@ impl Engine {
             queues: self.queues.len(),
             joins: self.joins.len(),
             named_objects: self.objects.len(),
-            events: self.all_stores().map(|store| store.log.len()).sum(),
+            events: self.all_stores().filter(|store| !store.deleted).map(|store| store.log.len()).sum(),
             messages: self.bodies.len(),
             message_bytes: self.bodies.bytes(),
+            jobs: self.job_views(|_| true),
         }
     }
 

@@ -4,13 +4,13 @@ use super::maker;
 use super::stores::selection_range;
 use crate::admin::{Response, Selection, StoreKind};
 use crate::consumer::parse_selector;
-use crate::engine::{Engine, Task};
-use crate::reader::Owed;
-use postroad_model::id::{EventId, ObjectKey};
+use crate::engine::Engine;
+use crate::store::Store;
+use postroad_model::id::ObjectKey;
 use postroad_model::name::check_object_name;
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::{NamedObjectSettings, ObjectType, Scope};
-use postroad_record::Owner;
+use postroad_record::{Owner, Work};
 
 impl Engine {
     pub(super) fn create_native(
@@ -59,7 +59,12 @@ impl Engine {
         Err(Refusal::new(Code::ObjectExists, name, text))
     }
 
-    fn object_key(&self, channel: &str, owner: Option<String>, name: &str) -> Result<ObjectKey, Refusal> {
+    pub(super) fn object_key(
+        &self,
+        channel: &str,
+        owner: Option<String>,
+        name: &str,
+    ) -> Result<ObjectKey, Refusal> {
         let store = self.store_key(StoreKind::Channel, channel)?;
         let owner = owner.map_or(Owner::Native, Owner::Client);
         let found = self.find_object(store, &owner, name);
@@ -110,76 +115,23 @@ impl Engine {
     }
 
     /// Records events of an object as finished (OP-2). What its consumer holds is finished too: its outcome will
-    /// find nothing to do.
+    /// find nothing to do. The answer comes when it is done.
     pub(super) fn purge_object(
         &mut self,
+        reply: u64,
         channel: &str,
         owner: Option<String>,
         name: &str,
-        selection: &Selection,
-    ) -> Result<Response, Refusal> {
-        let key = self.object_key(channel, owner, name)?;
-        let owed = self.owed_events(key, selection, usize::MAX)?;
-        let Some(reader) = self.objects.get(&key).map(|o| o.reader) else {
-            return Ok(Response::Purged { purged: 0 });
-        };
-        if let Some(state) = self.readers.get_mut(reader) {
-            for id in &owed {
-                state.forgive(*id);
-                state.passed.remove(*id, *id);
-                state.done.insert(*id, *id);
-            }
-        }
-        self.move_object(key, reader, &owed);
-        self.schedule(Task::Feed(reader));
-        Ok(Response::Purged { purged: owed.len() as u64 })
-    }
-
-    pub(super) fn browse_object(
-        &self,
-        channel: &str,
-        owner: Option<String>,
-        name: &str,
-        selection: &Selection,
-        limit: usize,
-    ) -> Result<Response, Refusal> {
-        let key = self.object_key(channel, owner, name)?;
-        let ids = self.owed_events(key, selection, limit)?;
-        let Some(object) = self.objects.get(&key) else { return Ok(Response::Events { items: Vec::new() }) };
-        let Some(store) = self.store(object.store) else { return Ok(Response::Events { items: Vec::new() }) };
-        let reader = self.readers.get(object.reader);
-        let held =
-            |id: &EventId| reader.is_some_and(|r| matches!(r.owed().get(id), Some(Owed::Delivered(_))));
-        let entries = ids.iter().filter_map(|id| Some((store.log.get(*id)?, held(id))));
-        Ok(Response::Events {
-            items: entries.map(|(entry, held)| self.event_view(store, entry, held)).collect(),
-        })
-    }
-
-    /// The events that an object owes and a selection means, ascending.
-    fn owed_events(
-        &self,
-        key: ObjectKey,
-        selection: &Selection,
-        limit: usize,
-    ) -> Result<Vec<EventId>, Refusal> {
-        let filter = parse_selector(selection.filter.as_deref())?;
-        let Some(object) = self.objects.get(&key) else { return Ok(Vec::new()) };
-        let (from, to) = selection_range(selection, &object.name)?;
-        let (Some(store), Some(reader)) = (self.store(object.store), self.readers.get(object.reader)) else {
-            return Ok(Vec::new());
-        };
-        let mut ids = Vec::new();
-        let mut at = from.max(reader.lowest_need().unwrap_or(u64::MAX));
-        while let Some(entry) = store.log.first_from(at).filter(|e| e.event.id <= to && ids.len() < limit) {
-            let id = entry.event.id;
-            at = id + 1;
-            let owed = self.reader_owes(object.reader, id);
-            if owed && self.event_matches(&filter, entry) {
-                ids.push(id);
-            }
-        }
-        Ok(ids)
+        selection: Selection,
+    ) -> Result<Option<Response>, Refusal> {
+        let object = self.object_key(channel, owner, name)?;
+        parse_selector(selection.filter.as_deref())?;
+        let (from, to) = selection_range(&selection, name)?;
+        let state = self.objects.get(&object);
+        let last = state.and_then(|o| self.store(o.store)).map_or(0, Store::last_id);
+        let durable = state.is_some_and(|o| o.settings.persistent);
+        let filter = selection.filter.filter(|text| !text.trim().is_empty());
+        self.begin_purge(reply, Work::PurgeObject { object, from, to: to.min(last), filter }, durable)
     }
 }
 

@@ -5,16 +5,12 @@ use crate::admin::{Response, Selection, StoreKind};
 use crate::apply::first_id;
 use crate::consumer::parse_selector;
 use crate::engine::{Engine, Task};
-use crate::log::Hold;
 use crate::store::Store;
-use crate::view::View;
-use postroad_model::id::{EventId, JoinKey, Origin, StoreKey};
+use postroad_model::id::{EventId, JoinKey, StoreKey};
 use postroad_model::name::{check_channel_name, check_queue_name, normalise_channel_name};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::{ChannelSettings, QueueSettings, StoreType};
-use postroad_record::{Record, Removal, StoreDefinition};
-use postroad_selector::Selector;
-use std::collections::BTreeSet;
+use postroad_record::{Record, StoreDefinition, Work};
 
 /// Largest capacity (5.1).
 const MAX_CAPACITY: u32 = 2_147_483_646;
@@ -90,6 +86,7 @@ impl Engine {
         }
         self.schedule(if is_queue { Task::Dispatch(key) } else { Task::Trim(key) });
         self.schedule(Task::Expire(key));
+        self.schedule(Task::Evict(key));
     }
 
     pub(super) fn store_key(&self, kind: StoreKind, name: &str) -> Result<StoreKey, Refusal> {
@@ -123,7 +120,7 @@ impl Engine {
         let wanted = names.iter().filter(|(name, _)| after.is_none_or(|after| &***name > after));
         let stores =
             wanted.filter_map(|(_, &key)| self.store(key)).filter(|store| !Self::is_temporary(store));
-        Response::Stores { items: stores.take(limit).map(|store| self.store_view(store, false)).collect() }
+        Response::Stores { items: self.store_views(&stores.take(limit).collect::<Vec<_>>()) }
     }
 
     pub(super) fn delete_store(
@@ -163,73 +160,23 @@ impl Engine {
         self.joins.values().filter(at).map(|join| join.key).collect()
     }
 
+    /// Removes events that are there now; what a queue's consumers hold stays. The answer comes when it is done.
     pub(super) fn purge_store(
         &mut self,
+        reply: u64,
         kind: StoreKind,
         name: &str,
-        selection: &Selection,
-    ) -> Result<Response, Refusal> {
+        selection: Selection,
+    ) -> Result<Option<Response>, Refusal> {
         let key = self.store_key(kind, name)?;
-        let ids = self.select(key, selection)?;
-        let origins = self.origins_to_propagate(key, &ids);
-        self.take_out(key, &ids, Removal::Purged);
-        for (join, origins) in origins {
-            self.purge_copies(join, &origins);
-        }
-        Ok(Response::Purged { purged: ids.len() as u64 })
-    }
-
-    /// The ids of a store that a selection means, ascending. What a queue's consumers hold is not among them.
-    pub(super) fn select(&self, key: StoreKey, selection: &Selection) -> Result<Vec<EventId>, Refusal> {
-        let filter = parse_selector(selection.filter.as_deref())?;
-        let Some(store) = self.store(key) else { return Ok(Vec::new()) };
-        let (from, to) = selection_range(selection, &store.name)?;
-        let mut ids = Vec::new();
-        let mut at = from;
-        while let Some(entry) = store.log.first_from(at).filter(|e| e.event.id <= to) {
-            at = entry.event.id + 1;
-            let held = store.is_queue() && entry.hold == Hold::Delivered;
-            if !held && self.event_matches(&filter, entry) {
-                ids.push(entry.event.id);
-            }
-        }
-        Ok(ids)
-    }
-
-    pub(super) fn event_matches(&self, filter: &Option<Selector>, entry: &crate::log::Entry) -> bool {
-        let Some(filter) = filter else { return true };
-        let message = self.bodies.get(entry.event.body);
-        message.is_some_and(|message| filter.matches(&View { message, event: &entry.event }))
-    }
-
-    /// For each join that repeats purges: the identities that were purged (FWD-3).
-    fn origins_to_propagate(&self, key: StoreKey, ids: &[EventId]) -> Vec<(JoinKey, BTreeSet<Origin>)> {
-        let Some(store) = self.store(key) else { return Vec::new() };
-        let joins = store.joins_out.iter().filter_map(|join| self.joins.get(join));
-        joins
-            .filter(|join| join.settings.propagate_purge)
-            .map(|join| {
-                let entries = ids.iter().filter_map(|&id| store.log.get(id));
-                (join.key, entries.map(|entry| store.origin_of(&entry.event)).collect())
-            })
-            .collect()
-    }
-
-    /// Purges the copies that came over a join.
-    fn purge_copies(&mut self, join: JoinKey, origins: &BTreeSet<Origin>) {
-        let Some(state) = self.joins.get(&join) else { return };
-        let Some(source) = self.store(state.source) else { return };
-        let Some(target) = self.find_destination(&state.settings) else { return };
-        let Some(store) = self.store(target) else { return };
-        let came_over = |entry: &&crate::log::Entry| {
-            let extra = entry.event.extra.as_ref();
-            let last = extra.and_then(|e| e.path.last());
-            last.is_some_and(|&uid| source.was_identity(uid))
-                && origins.contains(&store.origin_of(&entry.event))
-        };
-        let free = |entry: &&crate::log::Entry| !(store.is_queue() && entry.hold == Hold::Delivered);
-        let ids: Vec<EventId> = store.log.iter().filter(free).filter(came_over).map(|e| e.event.id).collect();
-        self.take_out(target, &ids, Removal::Purged);
+        parse_selector(selection.filter.as_deref())?;
+        let Some(store) = self.store(key) else { return Err(gone(name)) };
+        let (from, to) = selection_range(&selection, &store.name)?;
+        let (to, durable) = (to.min(store.last_id()), store.owner.is_none());
+        let repeats = |join: &&JoinKey| self.joins.get(join).is_some_and(|j| j.settings.propagate_purge);
+        let joins = store.joins_out.iter().filter(repeats).copied().collect();
+        let filter = selection.filter.filter(|text| !text.trim().is_empty());
+        self.begin_purge(reply, Work::Purge { store: key, from, to, filter, joins }, durable)
     }
 }
 

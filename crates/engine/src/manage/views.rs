@@ -1,25 +1,33 @@
 //! Stores and events as operators see them.
 
-use crate::admin::{DeadLetterView, EventView, Response, Selection, SettingsView, StoreKind, StoreView};
+use crate::admin::{DeadLetterView, EventView, SettingsView, StoreKind, StoreView};
 use crate::engine::Engine;
-use crate::log::{Entry, Hold};
+use crate::log::Entry;
 use crate::object::made_by_text;
 use crate::store::{Kind, Store};
 use postroad_amqp_codec::message::{ValueRef, map_entries};
 use postroad_amqp_codec::{Decode, Value};
 use postroad_model::id::EventId;
 use postroad_model::message::Message;
-use postroad_model::refusal::Refusal;
 use postroad_record::DeadLetter;
-use std::cmp::Reverse;
 
-/// Messages that a view looks at to count the stranded ones.
+/// Messages that an answer looks at to count the stranded ones: of a list, all its stores together.
 const STRANDED_LOOKS: usize = 10_000;
 /// Bytes of a body that a view shows.
 const BODY_SHOWN: usize = 4_096;
 
 impl Engine {
     pub(super) fn store_view(&self, store: &Store, created: bool) -> StoreView {
+        self.view_of(store, created, STRANDED_LOOKS)
+    }
+
+    /// Several stores.
+    pub(super) fn store_views(&self, stores: &[&Store]) -> Vec<StoreView> {
+        let looks = STRANDED_LOOKS / stores.len().max(1);
+        stores.iter().map(|store| self.view_of(store, false, looks)).collect()
+    }
+
+    fn view_of(&self, store: &Store, created: bool, looks: usize) -> StoreView {
         let (kind, settings, in_delivery) = match &store.kind {
             Kind::Queue(queue) => {
                 (StoreKind::Queue, SettingsView::Queue(queue.settings.clone()), queue.delivered)
@@ -43,31 +51,10 @@ impl Engine {
             last_event_id: store.last_id(),
             consumers: self.consumer_count(store),
             in_delivery,
-            stranded: self.stranded(store.key, STRANDED_LOOKS),
+            stranded: self.stranded(store.key, looks),
+            jobs: self.job_views(|job| job.store() == Some(store.key)),
             counters: store.counters.clone(),
         }
-    }
-
-    pub(super) fn browse_store(
-        &self,
-        kind: StoreKind,
-        name: &str,
-        selection: &Selection,
-        limit: usize,
-    ) -> Result<Response, Refusal> {
-        let key = self.store_key(kind, name)?;
-        let filter = crate::consumer::parse_selector(selection.filter.as_deref())?;
-        let Some(store) = self.store(key) else { return Ok(Response::Events { items: Vec::new() }) };
-        let (from, to) = super::stores::selection_range(selection, name)?;
-        let in_range = |entry: &&Entry| (from..=to).contains(&entry.event.id);
-        let mut entries: Vec<&Entry> =
-            store.log.iter().filter(in_range).filter(|entry| self.event_matches(&filter, entry)).collect();
-        if let Some(queue) = store.queue() {
-            entries.sort_by_key(|entry| (Reverse(queue.level(entry.event.priority)), entry.event.id));
-        }
-        let views = entries.into_iter().take(limit);
-        let items = views.map(|entry| self.event_view(store, entry, entry.hold == Hold::Delivered)).collect();
-        Ok(Response::Events { items })
     }
 
     pub(super) fn event_view(&self, store: &Store, entry: &Entry, in_delivery: bool) -> EventView {

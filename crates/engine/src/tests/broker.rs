@@ -1,6 +1,6 @@
 //! A broker without a world: an engine, a virtual clock, a journal in memory, and clients that only count.
 
-use crate::admin::{Request, Response};
+use crate::admin::{EventView, Page, Request, Response};
 use crate::command::{
     Client, CloseMode, Command, ConnId, ConsumerSpec, LinkNo, ProducerKey, Settlement, TakerKey,
 };
@@ -74,7 +74,7 @@ pub(super) struct Broker {
     pub synced: Vec<Vec<u8>>,
     /// Steps on their way to the disk.
     pub unsynced: VecDeque<StepBytes>,
-    durable: Step,
+    pub durable: Step,
     /// Whether each step is synced at once.
     pub auto_sync: bool,
     held: BTreeMap<Lane, VecDeque<(Step, Effect)>>,
@@ -460,6 +460,24 @@ impl Broker {
 
     pub(super) fn fate(&self, producer: &str, tag: u64) -> Fate {
         self.producers[producer].fates[usize::try_from(tag).unwrap()].clone()
+    }
+
+    /// All events that a browse shows, page by page.
+    pub(super) fn browse(&mut self, request: impl Fn(Page) -> Request) -> Result<Vec<EventView>, Refusal> {
+        let (mut events, mut after) = (Vec::new(), None);
+        loop {
+            match self.ask(request(Page { after, limit: usize::MAX }))? {
+                Response::Events { items, next: None } => {
+                    events.extend(items);
+                    return Ok(events);
+                }
+                Response::Events { items, next } => {
+                    events.extend(items);
+                    after = next;
+                }
+                other => panic!("no events: {other:?}"),
+            }
+        }
     }
 
     /// What an operator is answered, which must not wait for more than a sync.

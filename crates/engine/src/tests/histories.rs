@@ -4,12 +4,12 @@
 use super::Draft;
 use super::broker::Broker;
 use super::script::{attempt, continue_with};
-use crate::ProducerTarget;
 use crate::admin::{Request, Selection, StoreKind};
 use crate::command::{CloseMode, ConsumerSource, ConsumerSpec, Settlement};
+use crate::{Command, ProducerTarget};
 use postroad_amqp_codec::Value;
 use postroad_model::address::Address;
-use postroad_model::settings::Start;
+use postroad_model::settings::{BrokerSettings, Start};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
@@ -66,6 +66,7 @@ pub(super) enum Op {
     Purge { store: usize, from: u64, count: u64 },
     PurgeObject { object: usize, from: u64, count: u64 },
     Alter { what: u8 },
+    Remake { store: usize },
     Wait(u64),
     Sync(usize),
     Crash,
@@ -88,6 +89,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => (0..4usize, 0..20u64, 0..9u64)
             .prop_map(|(object, from, count)| Op::PurgeObject { object, from, count }),
         1 => (0..8u8).prop_map(|what| Op::Alter { what }),
+        1 => (0..STORES.len()).prop_map(|store| Op::Remake { store }),
         2 => (1..400u64).prop_map(Op::Wait),
         3 => (0..6usize).prop_map(Op::Sync),
         1 => Just(Op::Crash),
@@ -130,6 +132,7 @@ pub(super) fn play(broker: &mut Broker, op: &Op, number: usize) {
             let _ = broker.ask(Request::PurgeObject { channel, owner: None, name, selection });
         }
         Op::Alter { what } => alter(broker, *what),
+        Op::Remake { store } => remake(broker, STORES[*store]),
         Op::Wait(ms) => broker.wait(*ms),
         Op::Sync(0) => broker.sync(),
         Op::Sync(steps) => broker.sync_some(*steps),
@@ -211,6 +214,17 @@ fn alter(broker: &mut Broker, what: u8) {
     attempt(broker, line);
 }
 
+/// Deletes a store with all that hangs on it, and makes it anew while its events are yet to go.
+fn remake(broker: &mut Broker, store: &str) {
+    let (kind, name) = kind_of(store);
+    let request = Request::DeleteStore { kind, name, cascade: true, force: true };
+    let now = broker.now;
+    broker.engine.handle(now, Command::Admin { reply: 0, request: Box::new(request) });
+    let makes = |line: &&str| line.split(' ').nth(1) == Some(store);
+    let line = WORLD.lines().map(str::trim).find(makes);
+    attempt(broker, line.unwrap_or_default());
+}
+
 fn kind_of(store: &str) -> (StoreKind, String) {
     let queue = ["grave", "q", "p", "archive"].contains(&store);
     (if queue { StoreKind::Queue } else { StoreKind::Channel }, store.to_owned())
@@ -222,7 +236,8 @@ const fn range(from: u64, count: u64) -> Selection {
 
 /// Plays a history; the broker syncs nothing by itself.
 fn history(ops: &[Op], pieces: usize) -> Broker {
-    let mut broker = Broker::new();
+    let settings = BrokerSettings { name: "here".into(), job_batch: 2, ..BrokerSettings::default() };
+    let mut broker = Broker::with(settings);
     broker.pieces = pieces;
     continue_with(&mut broker, WORLD);
     (broker.auto_sync, broker.hasty) = (false, true);

@@ -349,7 +349,7 @@ fn what_can_not_be_judged_is_set_aside() {
         kind: crate::admin::StoreKind::Channel,
         name: "grave".into(),
         selection: crate::admin::Selection::default(),
-        limit: 9,
+        page: crate::admin::Page { after: None, limit: 9 },
     };
     let events = serde_json::to_value(broker.ask(request).unwrap()).unwrap();
     assert_eq!(events["items"][0]["dead_letter"]["reason"], "DUPLICATE_UNDECIDABLE", "{events:#}");

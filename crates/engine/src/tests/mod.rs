@@ -6,6 +6,7 @@ mod script;
 
 mod forwarding;
 mod histories;
+mod jobs;
 mod joins;
 mod memory;
 mod networks;

@@ -5,7 +5,7 @@ use super::Draft;
 use super::broker::{Broker, Fate};
 use super::histories::config;
 use super::script::continue_with;
-use crate::admin::{Request, Response, Selection, StoreKind};
+use crate::admin::{Request, Selection, StoreKind};
 use crate::{Command, ProducerTarget};
 use postroad_amqp_codec::Value;
 use postroad_model::address::Address;
@@ -150,13 +150,12 @@ fn note_confirmed(broker: &Broker, sent: &mut [Sent]) {
 /// The messages of each node in the order of their ids, and the origin of each.
 fn contents(broker: &mut Broker, node: usize) -> Vec<(String, String)> {
     let kind = if node + 1 == NODES { StoreKind::Queue } else { StoreKind::Channel };
-    let (name, selection, limit) = (format!("n{node}"), Selection::default(), usize::MAX);
-    match broker.ask(Request::BrowseStore { kind, name, selection, limit }) {
-        Ok(Response::Events { items }) => {
-            items.into_iter().map(|event| (event.body.unwrap_or_default(), event.origin)).collect()
-        }
-        other => panic!("{other:?}"),
-    }
+    let name = format!("n{node}");
+    let events = broker.browse(|page| {
+        let (name, selection) = (name.clone(), Selection::default());
+        Request::BrowseStore { kind, name, selection, page }
+    });
+    events.unwrap().into_iter().map(|event| (event.body.unwrap_or_default(), event.origin)).collect()
 }
 
 fn check_net(net: &Net, deeds: &[Deed]) -> Result<(), TestCaseError> {

@@ -260,16 +260,19 @@ fn outcome(broker: &mut Broker, verb: &str, rest: &[&str], at: &str) {
 }
 
 fn expect_listed(broker: &mut Broker, verb: &str, rest: &[&str], at: &str) -> Done {
-    let (selection, limit) = (Selection::default(), usize::MAX);
-    let request = if verb == "owed" {
-        let (channel, owner, name) = object_name(rest[0]);
-        Request::BrowseObject { channel, owner, name, selection, limit }
-    } else {
-        let (kind, name) = store_name(broker, rest[0]);
-        Request::BrowseStore { kind, name, selection, limit }
-    };
-    let Response::Events { items } = broker.ask(request)? else { panic!("{at}\nno events") };
-    let texts: Vec<String> = items.iter().map(|event| event.body.clone().unwrap_or_default()).collect();
+    let word = rest[0];
+    let store = (verb == "stored").then(|| store_name(broker, word));
+    let items = broker.browse(|page| {
+        let selection = Selection::default();
+        match store.clone() {
+            Some((kind, name)) => Request::BrowseStore { kind, name, selection, page },
+            None => {
+                let (channel, owner, name) = object_name(word);
+                Request::BrowseObject { channel, owner, name, selection, page }
+            }
+        }
+    })?;
+    let texts: Vec<String> = items.into_iter().map(|event| event.body.unwrap_or_default()).collect();
     assert_eq!(texts.join(" "), expanded(&rest[2..]), "{at}");
     Ok(())
 }

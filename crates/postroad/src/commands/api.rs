@@ -135,6 +135,11 @@ impl Api {
 
     /// All items of a collection, page by page.
     pub(crate) fn list(&self, path: &Path) -> Outcome<Vec<Value>> {
+        self.first(path, usize::MAX)
+    }
+
+    /// The first items of a collection, on as many pages as that takes.
+    pub(crate) fn first(&self, path: &Path, max: usize) -> Outcome<Vec<Value>> {
         let mut items = Vec::new();
         let mut page = self.get(path)?;
         loop {
@@ -142,8 +147,11 @@ impl Api {
                 items.extend(found);
             }
             match page.get("next").and_then(Value::as_str) {
-                Some(next) => page = self.get(&path.clone().query("after", next))?,
-                None => return Ok(items),
+                Some(next) if items.len() < max => page = self.get(&path.clone().query("after", next))?,
+                _ => {
+                    items.truncate(max);
+                    return Ok(items);
+                }
             }
         }
     }

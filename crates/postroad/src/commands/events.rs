@@ -83,7 +83,7 @@ impl BrowseArgs {
 
     /// Shows them.
     pub(crate) fn run(&self, api: &Api, path: Path) -> Outcome {
-        let events = api.list(&self.on(path))?;
+        let events = api.first(&self.on(path), self.max as usize)?;
         if api.json {
             return print::json_items(events);
         }

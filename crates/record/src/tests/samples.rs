@@ -2,10 +2,10 @@
 
 use crate::{
     DeadLetter, Extra, IdBlock, IdRange, Ids, KnownOrigins, MadeBy, Owner, Place, Record, Removal,
-    StoreDefinition, StoredEvent,
+    StoreDefinition, StoredEvent, Work,
 };
 use bytes::Bytes;
-use postroad_model::id::{BodyId, JoinKey, ObjectKey, Origin, StoreKey, StoreUid};
+use postroad_model::id::{BodyId, JobKey, JoinKey, ObjectKey, Origin, StoreKey, StoreUid};
 use postroad_model::settings::{
     ChannelSettings, JoinSettings, NamedObjectSettings, QueueSettings, Retention, Start,
 };
@@ -54,6 +54,9 @@ names! {
     OriginsKnown,
     Suspected,
     MessageIdSeen,
+    JobStarted,
+    JobMoved,
+    JobEnded,
 }
 
 const STORE: StoreKey = StoreKey(300);
@@ -106,7 +109,30 @@ pub(super) fn samples() -> Vec<Record> {
     records.extend(events());
     records.extend(joins());
     records.extend(memories());
+    records.extend(jobs());
     records
+}
+
+fn jobs() -> Vec<Record> {
+    let (store, job) = (STORE, JobKey(5));
+    let filter = Some("k = 1".into());
+    let purge = Work::Purge {
+        store,
+        from: 1,
+        to: 1_000,
+        filter: filter.clone(),
+        joins: vec![JoinKey(1), JoinKey(2)],
+    };
+    vec![
+        Record::JobStarted { job, work: purge },
+        Record::JobStarted {
+            job,
+            work: Work::PurgeObject { object: ObjectKey(2), from: 0, to: 300, filter: None },
+        },
+        Record::JobStarted { job, work: Work::Delete { store } },
+        Record::JobMoved { job, stage: 1, at: 300, done: 256 },
+        Record::JobEnded { job },
+    ]
 }
 
 fn definitions() -> Vec<Record> {

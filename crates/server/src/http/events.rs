@@ -1,11 +1,12 @@
 //! Purging and browsing, the same on stores and named objects.
 
+use super::App;
 use super::errors::{ApiError, ApiResult};
 use super::paging;
 use super::settings::merge;
 use super::shapes;
 use axum::Json;
-use postroad_engine::admin::{Response, Selection};
+use postroad_engine::admin::{Page, Request, Response, Selection};
 use postroad_model::id::EventId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -13,7 +14,11 @@ use serde_json::{Map, Value, json};
 /// Events of a browse unless the caller says otherwise (OP-1).
 const DEFAULT_MAX: usize = 1_000;
 
-/// `?from=&to=&filter=&max=`.
+/// Pages of the engine that one request asks for at most: a filter that matches little gives a short page, and a
+/// cursor.
+const MAX_ROUNDS: usize = 256;
+
+/// `?from=&to=&filter=&max=&after=`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct BrowseParams {
@@ -21,6 +26,7 @@ pub(super) struct BrowseParams {
     to: Option<EventId>,
     filter: Option<String>,
     max: Option<usize>,
+    after: Option<String>,
 }
 
 impl BrowseParams {
@@ -28,13 +34,36 @@ impl BrowseParams {
     ///
     /// # Errors
     /// `BAD_VALUE` outside 1 to 10,000.
-    pub(super) fn limit(&self) -> ApiResult<usize> {
+    fn limit(&self) -> ApiResult<usize> {
         paging::limit(self.max, DEFAULT_MAX)
     }
 
-    /// The events that are meant.
-    pub(super) fn selection(self) -> Selection {
-        Selection { from: self.from, to: self.to, filter: self.filter }
+    /// Shows a page of events. The engine is asked for a piece at a time, so that others have their turn between.
+    ///
+    /// # Errors
+    /// The engine's refusal, or `BAD_VALUE`.
+    pub(super) async fn show(
+        self,
+        app: &App,
+        request: impl Fn(Selection, Page) -> Request,
+    ) -> ApiResult<Json<Value>> {
+        let max = self.limit()?;
+        let selection = Selection { from: self.from, to: self.to, filter: self.filter };
+        let (mut events, mut next) = (Vec::new(), self.after);
+        for _ in 0..MAX_ROUNDS {
+            let page = Page { after: next.take(), limit: max - events.len() };
+            let Response::Events { items, next: further } =
+                app.admin.request(request(selection.clone(), page)).await?
+            else {
+                return Err(ApiError::odd_answer());
+            };
+            events.extend(items.iter().map(shapes::event));
+            next = further;
+            if next.is_none() || events.len() >= max {
+                break;
+            }
+        }
+        Ok(shapes::page(events, next))
     }
 }
 
@@ -53,17 +82,6 @@ pub(super) fn selection(object: &str, body: &Map<String, Value>) -> ApiResult<Se
 pub(super) fn purged(response: &Response) -> ApiResult<Json<Value>> {
     match response {
         Response::Purged { purged } => Ok(Json(json!({ "purged": purged }))),
-        _ => Err(ApiError::odd_answer()),
-    }
-}
-
-/// The answer to a browse.
-///
-/// # Errors
-/// If the engine answered something else.
-pub(super) fn listed(response: Response) -> ApiResult<Json<Value>> {
-    match response {
-        Response::Events { items } => Ok(shapes::page(items.iter().map(shapes::event).collect(), None)),
         _ => Err(ApiError::odd_answer()),
     }
 }

@@ -225,9 +225,11 @@ where
     Key: TryFrom<P, Error = ApiError>,
 {
     let Key { channel, owner, name } = path.try_into()?;
-    let limit = params.limit()?;
-    let selection = params.selection();
-    events::listed(app.admin.request(Request::BrowseObject { channel, owner, name, selection, limit }).await?)
+    let request = |selection, page| {
+        let (channel, owner, name) = (channel.clone(), owner.clone(), name.clone());
+        Request::BrowseObject { channel, owner, name, selection, page }
+    };
+    params.show(&app, request).await
 }
 
 async fn purge<P>(

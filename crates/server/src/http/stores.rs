@@ -143,9 +143,9 @@ async fn browse(
     Names(name): Names<String>,
     Params(params): Params<BrowseParams>,
 ) -> ApiResult<Json<Value>> {
-    let limit = params.limit()?;
-    let request = Request::BrowseStore { kind: stores.kind, name, selection: params.selection(), limit };
-    events::listed(stores.app.admin.request(request).await?)
+    let Stores { app, kind } = stores;
+    let request = |selection, page| Request::BrowseStore { kind, name: name.clone(), selection, page };
+    params.show(&app, request).await
 }
 
 /// The same with the parameters in the body, where a long filter has room.

@@ -286,6 +286,21 @@ fn events_are_browsed_and_purged_by_range_and_filter() {
 }
 
 #[test]
+fn a_browse_gives_pages() {
+    let mut api = Api::new();
+    api.must("PUT /queues/q", json!({}));
+    api.backend.publish("q", &["one", "two", "three"]);
+    let first = api.must("GET /queues/q/browse?max=2", Value::Null);
+    assert_eq!(first["items"].as_array().unwrap().len(), 2);
+    let next = first["next"].as_str().unwrap();
+    let second = api.must(&format!("GET /queues/q/browse?max=2&after={next}"), Value::Null);
+    assert_eq!((&second["items"][0]["body"], second.get("next")), (&json!("three"), None));
+    assert_eq!(api.refused("GET /queues/q/browse?after=x", Value::Null), refusal(400, "BAD_VALUE"));
+    assert_eq!(api.must("GET /queues/q", Value::Null)["jobs"], json!([]));
+    assert_eq!(api.must("GET /status", Value::Null)["jobs"], json!([]));
+}
+
+#[test]
 fn the_oldest_event_and_the_setting_of_that_name_are_both_shown() {
     let mut api = Api::new();
     api.must("PUT /channels/c", json!({ "first_event_id": 100 }));

@@ -81,13 +81,19 @@ fn is_settled(
     let filtered = join.filters.iter().any(|f| !lets_through(f.as_deref(), view.messages, event.number));
     let expired = source.leaves_at(&event.stored).is_some_and(|at| at <= view.wall);
     let stopped = extra.is_some_and(|e| e.budget == Some(0));
-    let Some(target) = target else { return filtered || expired || stopped };
+    // What a purge under way is about to remove is not forwarded any more (FWD-2).
+    let purged = view.ledger.purges.values().any(|purge| {
+        purge.store == join.source
+            && (purge.range.0..=purge.range.1).contains(&id)
+            && lets_through(purge.filter.as_deref(), view.messages, event.number)
+    });
+    let Some(target) = target else { return filtered || expired || stopped || purged };
     let known = target.has_taken(event.origin);
     // A destination that keeps it in memory leaves no record of it.
     let in_memory = !target.keeps_on_disk(event.stored.durable);
     let on_path = extra.is_some_and(|e| e.path.iter().any(|&uid| target.was(uid)));
     let dead = is_dead(view.ledger, join, source, id);
-    filtered || expired || stopped || known || in_memory || on_path || dead
+    filtered || expired || stopped || known || in_memory || on_path || dead || purged
 }
 
 fn is_dead(ledger: &Ledger, join: &Join, source: &Store, id: EventId) -> bool {

@@ -4,7 +4,7 @@
 use super::Violation;
 use crate::broker::Broker;
 use crate::ledger::Ledger;
-use postroad_engine::admin::{Request, Response, Selection, StoreKind};
+use postroad_engine::admin::{EventView, Page, Request, Response, Selection, StoreKind};
 use postroad_engine::{Engine, Now};
 use postroad_model::settings::BrokerSettings;
 use std::collections::BTreeMap;
@@ -39,13 +39,7 @@ pub fn check_state(broker: &mut Broker, ledger: &Ledger, now: Now) -> Result<(),
     let problem = |text: String| Violation::new("state", text);
     for store in ledger.stores.values() {
         let kind = if store.queue().is_some() { StoreKind::Queue } else { StoreKind::Channel };
-        let request = Request::BrowseStore {
-            kind,
-            name: store.name.clone(),
-            selection: Selection::default(),
-            limit: usize::MAX,
-        };
-        let Some(Ok(Response::Events { items })) = broker.ask(now, request) else {
+        let Some(items) = browse(broker, kind, &store.name, now) else {
             return Err(problem(format!("'{}' can't be browsed", store.name)));
         };
         let shown: BTreeMap<u64, bool> =
@@ -100,6 +94,21 @@ fn check_positions(broker: &mut Broker, ledger: &Ledger, now: Now) -> Result<(),
         return Err(problem(text));
     }
     Ok(())
+}
+
+/// All events that a store shows.
+fn browse(broker: &mut Broker, kind: StoreKind, name: &str, now: Now) -> Option<Vec<EventView>> {
+    let (mut events, mut after) = (Vec::new(), None);
+    loop {
+        let (selection, page) = (Selection::default(), Page { after, limit: usize::MAX });
+        let request = Request::BrowseStore { kind, name: name.to_owned(), selection, page };
+        let Some(Ok(Response::Events { items, next })) = broker.ask(now, request) else { return None };
+        events.extend(items);
+        if next.is_none() {
+            return Some(events);
+        }
+        after = next;
+    }
 }
 
 /// Replays what was written into a fresh engine, and a snapshot of the running one into another: both must have its
