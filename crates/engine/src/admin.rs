@@ -289,6 +289,8 @@ pub struct StoreView {
     pub in_delivery: u64,
     /// Messages that match no attached consumer (QU-12).
     pub stranded: u64,
+    /// Events that could not be dead-lettered or laid out: they wait for room there (AK-8).
+    pub blocked: usize,
     /// Purges under way.
     pub jobs: Vec<JobView>,
     /// Events that were expired, evicted or refused as duplicates.
@@ -493,6 +495,8 @@ pub struct DeadLetterView {
     pub event_id: EventId,
     /// The named object that owed it.
     pub named_object: Option<String>,
+    /// What the sender wrote, if it entered here.
+    pub address: Option<String>,
     /// What dead-lettered it.
     pub component: String,
     /// When, milliseconds since 1970.

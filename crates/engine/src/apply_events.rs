@@ -83,6 +83,7 @@ impl Engine {
         let leaves = store.leaves_at(&entry.event);
         if leaves != 0 {
             store.expiry.remove(&(leaves, id));
+            store.unburied.remove(&id);
         }
         if let Some(origin) = entry.event.extra.as_ref().and_then(|e| e.origin) {
             store.by_origin.remove(&origin);

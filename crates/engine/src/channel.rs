@@ -3,6 +3,7 @@
 use crate::command::{Settlement, TakerKey};
 use crate::dispatch::From;
 use crate::engine::{Engine, Task};
+use crate::log::Entry;
 use crate::reader::{Attempts, Owed, Position, Reader, ReaderKey, Readers, Who};
 use crate::store::Store;
 use crate::view::View;
@@ -412,16 +413,25 @@ impl Engine {
         if !channel.keeps_by_interest() {
             return false;
         }
-        let need = channel.lowest_need();
-        let mut ids = Vec::new();
-        while let Some(entry) = store.log.first_from(ids.last().map_or(0, |last| last + 1)) {
-            if entry.event.id >= need || ids.len() == READS_PER_TASK {
+        let (need, now) = (channel.lowest_need(), self.now.wall);
+        // Where what expires is to be kept, expiry removes it, not the lack of need (5.1, `dead_event_store`).
+        let expires = |entry: &Entry| {
+            let leaves = store.leaves_at(&entry.event);
+            store.dead_event_store().is_some() && leaves != 0 && leaves <= now
+        };
+        let (mut ids, mut at, mut looks) = (Vec::new(), 0, 0);
+        while let Some(entry) = store.log.first_from(at).filter(|entry| entry.event.id < need) {
+            if looks == READS_PER_TASK {
                 break;
             }
-            ids.push(entry.event.id);
+            looks += 1;
+            at = entry.event.id + 1;
+            if !expires(entry) {
+                ids.push(entry.event.id);
+            }
         }
         self.take_out(key, &ids, Removal::Unneeded);
-        ids.len() == READS_PER_TASK
+        looks == READS_PER_TASK && !ids.is_empty()
     }
 }
 

@@ -386,6 +386,7 @@ impl Engine {
                         queue.rings.detach(turn);
                     }
                 }
+                self.consumer_left(taker.store);
                 self.schedule(Task::Dispatch(taker.store));
             }
             Source::Reader(reader) => self.leave_reader(reader, key),

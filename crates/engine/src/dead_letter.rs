@@ -1,16 +1,39 @@
 //! Dead letters and dead event stores: where a message goes that can't go where it should (3.6, DLQ, 5.1).
 
+use crate::command::ConnId;
 use crate::engine::{Engine, Task};
 use crate::log::{Entry, Hold};
 use crate::publish::Facts;
 use crate::reader::{Owed, ReaderKey, Who};
+use crate::store::Store;
+use postroad_model::address::{Address, Options};
 use postroad_model::id::{EventId, JoinKey, StoreKey};
-use postroad_model::refusal::Code;
+use postroad_model::message::Incoming;
+use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::QueueSettings;
 use postroad_record::{DeadLetter, Extra, MadeBy, Record, Removal, StoreDefinition, StoredEvent};
 
 /// Milliseconds after which a blocked dead letter is tried again, should nothing make room before.
 const RETRY_MS: u64 = 30_000;
+/// Blocked messages that one task tries again at most.
+const RETRIED_PER_TASK: usize = 256;
+/// What a dead letter says that was blocked before.
+const RETRIED: &str = "dead-lettered after room was made";
+
+/// Whether a refusal ends the link of a sender that gets no other answer (README U-13): it is for a right, for space or
+/// for a bad topic, so the sender keeps the message. All others mean that the address does not resolve.
+const fn ends_the_link(code: Code) -> bool {
+    matches!(
+        code,
+        Code::NotAuthorized
+            | Code::QueueFull
+            | Code::StoreFull
+            | Code::JoinSpoolFull
+            | Code::DiskFull
+            | Code::LimitReached
+            | Code::BadTopic
+    )
+}
 
 /// What a dead letter says of itself.
 #[derive(Clone, Debug)]
@@ -139,9 +162,13 @@ impl Engine {
         store.release_hold(id);
         let Some(entry) = store.log.get_mut(id) else { return };
         entry.hold = Hold::Blocked(code);
-        let leaves = store.show_to_expiry(id);
-        tracing::error!(queue = %store.name, message = id, "a message can't be dead-lettered: make room there");
+        // What is blocked because its time was over is not found by expiry again.
+        let leaves = if code == Code::Expired { 0 } else { store.show_to_expiry(id) };
+        let name = store.name.clone();
         if let Some(queue) = store.queue_mut() {
+            if queue.blocked.is_empty() {
+                tracing::error!(queue = %name, message = id, "messages can't be dead-lettered: make room there");
+            }
             queue.blocked.insert(id);
         }
         if leaves != 0 {
@@ -150,20 +177,52 @@ impl Engine {
         self.wake_at(self.now.mono.saturating_add(RETRY_MS), Task::Unblock(key));
     }
 
-    /// Tries again what could not be dead-lettered.
-    pub(crate) fn unblock(&mut self, key: StoreKey) -> bool {
-        let text = "dead-lettered after room was made";
-        let Some(store) = self.store(key) else { return false };
-        let hold = |id: &EventId| Some((*id, store.log.get(*id)?.hold));
-        let in_queue: Vec<(EventId, Hold)> =
-            store.queue().map(|q| q.blocked.iter().filter_map(hold).collect()).unwrap_or_default();
-        let readers: Vec<ReaderKey> =
-            store.channel().map(|c| c.readers.all.iter().copied().collect()).unwrap_or_default();
-        for (id, hold) in in_queue {
-            if let Hold::Blocked(code) = hold {
-                self.dead_letter_from_queue(key, id, code, text);
-            }
+    /// An event whose time is over stays where it is, and is not delivered, because nothing can take it (5.1, QU-6).
+    pub(crate) fn keep_expired(&mut self, key: StoreKey, id: EventId) {
+        let Some(store) = self.store_mut(key) else { return };
+        store.hide_from_expiry(id);
+        if store.is_queue() {
+            return self.block(key, id, Code::Expired);
         }
+        if store.unburied.is_empty() {
+            tracing::error!(channel = %store.name, event = id, "expired events can't be laid out: make room there");
+        }
+        store.unburied.insert(id);
+        self.wake_at(self.now.mono.saturating_add(RETRY_MS), Task::Unblock(key));
+    }
+
+    /// Tries again what could not be dead-lettered or laid out; whether there is more to try.
+    pub(crate) fn unblock(&mut self, key: StoreKey) -> bool {
+        let Some(store) = self.store(key) else { return false };
+        let waiting = store.queue().map_or(&store.unburied, |queue| &queue.blocked);
+        let ids: Vec<EventId> = waiting.range(store.retry_from..).take(RETRIED_PER_TASK).copied().collect();
+        if ids.is_empty() {
+            self.unblock_readers(key);
+        }
+        for &id in &ids {
+            self.try_again(key, id);
+        }
+        if let Some(store) = self.store_mut(key) {
+            store.retry_from = ids.last().map_or(0, |last| last + 1);
+        }
+        !ids.is_empty()
+    }
+
+    fn try_again(&mut self, key: StoreKey, id: EventId) {
+        let Some(store) = self.store(key) else { return };
+        let Some(entry) = store.log.get(id) else { return };
+        if let Hold::Blocked(code) = entry.hold
+            && code != Code::Expired
+        {
+            self.dead_letter_from_queue(key, id, code, RETRIED);
+        } else if !self.expire_one(key, id) {
+            self.keep_expired(key, id);
+        }
+    }
+
+    fn unblock_readers(&mut self, key: StoreKey) {
+        let Some(channel) = self.store(key).and_then(Store::channel) else { return };
+        let readers: Vec<ReaderKey> = channel.readers.all.iter().copied().collect();
         for reader in readers {
             let blocked: Vec<(EventId, Code)> = self.readers.get(reader).map_or_else(Vec::new, |reader| {
                 let code = |(&id, &owed): (&EventId, &Owed)| match owed {
@@ -173,28 +232,76 @@ impl Engine {
                 reader.owed().iter().filter_map(code).collect()
             });
             for (id, code) in blocked {
-                self.dead_letter_from_reader(reader, id, code, text);
+                self.dead_letter_from_reader(reader, id, code, RETRIED);
             }
         }
-        false
     }
 
-    /// Puts an event that time or capacity removes into the store's dead event store, if it has one and is not one
-    /// itself (5.1).
-    pub(crate) fn lay_out(&mut self, key: StoreKey, entry: &Entry, cause: &Cause) {
-        let Some(store) = self.store(key) else { return };
+    /// Puts an event that time or capacity removes where its store wants it: into its expiry queue, else its dead event
+    /// store, unless it is one itself (5.1, QU-6). Where these can't take it the broker's dead-letter queue does. False
+    /// if nothing can: then it must stay.
+    pub(crate) fn lay_out(&mut self, key: StoreKey, entry: &Entry, cause: &Cause) -> bool {
+        let Some(store) = self.store(key) else { return true };
         let expiry_queue = store
             .queue()
             .and_then(|q| q.settings.expiry_queue.as_deref())
             .filter(|_| cause.code == Code::Expired);
-        let Some(name) = expiry_queue.or_else(|| store.dead_event_store()) else { return };
-        if self.graves.contains_key(&*store.name) {
-            return;
+        let wanted = [expiry_queue, store.dead_event_store()].into_iter().flatten();
+        let names: Vec<String> = wanted.map(str::to_owned).collect();
+        if names.is_empty() || self.graves.contains_key(&*store.name) {
+            return true;
         }
-        let (dest, grave) = (store.name.to_string(), self.named_store(name));
-        if !grave.is_some_and(|grave| self.put_dead(grave, key, &entry.event, &dest, cause)) {
-            tracing::error!(store = %dest, event = entry.event.id, "the dead event store can't take an event");
+        let dest = store.name.to_string();
+        for name in names {
+            let grave = self.named_store(&name).filter(|&grave| grave != key);
+            if grave.is_some_and(|grave| self.put_dead(grave, key, &entry.event, &dest, cause)) {
+                return true;
+            }
         }
+        let grave = self.dead_letter_queue();
+        grave != key && self.put_dead(grave, key, &entry.event, &dest, cause)
+    }
+
+    /// A settled message that can't go where its sender wanted goes to the dead-letter queue: its sender has no answer
+    /// to look at, and may have forgotten it (RES-10). False if it must not, or can't: refusals for a right, for space
+    /// or for a bad topic end the link instead (README U-13).
+    pub(crate) fn dead_letter_unresolved(
+        &mut self,
+        conn: ConnId,
+        address: &str,
+        message: &Incoming,
+        refusal: &Refusal,
+    ) -> bool {
+        if ends_the_link(refusal.code) {
+            return false;
+        }
+        let (grave, size) = (self.dead_letter_queue(), message.message.len() as u64);
+        let Some(store) = self.store(grave) else { return false };
+        let mut facts = self.facts(store, &Options::default(), message);
+        let durable = store.keeps_on_disk(facts.durable);
+        if self.check_size(store, size).is_err() || self.make_room(grave, durable).is_err() {
+            return false;
+        }
+        self.prove_identity(grave);
+        let client = self.conns.get(&conn).map_or("", |conn| conn.client.id.as_str());
+        let dead = DeadLetter {
+            reason: refusal.code.as_str().to_owned(),
+            reason_code: refusal.code.mq_code().unwrap_or(0),
+            dest: Address::parse(address, message.to_kind).map_or_else(|_| address.to_owned(), |a| a.name),
+            event_id: 0,
+            named_object: None,
+            address: Some(address.to_owned()),
+            component: format!("client:{client}"),
+            time: self.now.wall,
+            count: 1,
+            text: refusal.message.clone(),
+            expires: std::mem::take(&mut facts.expires),
+        };
+        let extra = Extra { dead: Some(Box::new(dead)), ..Extra::default() };
+        let body = self.bodies.next_id();
+        self.bodies.insert(body, message.message.clone(), false);
+        self.store_event(grave, body, &facts, Some(Box::new(extra)));
+        true
     }
 
     /// The queue of this name, else the channel (ADR-6).

@@ -66,7 +66,11 @@ impl Engine {
         for _ in 0..DELIVERIES_PER_TASK {
             match self.choose(key, &mut tries) {
                 // Its timer may not have had its turn yet: an expired message is never delivered (QU-6).
-                Some(choice) if self.is_expired(key, choice.event) => self.expire_one(key, choice.event),
+                Some(choice) if self.is_expired(key, choice.event) => {
+                    if !self.expire_one(key, choice.event) {
+                        self.keep_expired(key, choice.event);
+                    }
+                }
                 Some(choice) => self.deliver_from_queue(key, &choice),
                 None if tries == 0 => return true,
                 None => {

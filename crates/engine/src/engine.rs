@@ -45,6 +45,8 @@ pub(crate) enum Task {
     Expire(StoreKey),
     /// Remove what is above the capacity.
     Evict(StoreKey),
+    /// Look for messages that all consumers of a queue refused.
+    Recheck(StoreKey),
     /// Make delayed messages deliverable.
     Undelay(StoreKey),
     /// Send to a browser.
@@ -66,6 +68,7 @@ impl Task {
             | Self::Trim(store)
             | Self::Expire(store)
             | Self::Evict(store)
+            | Self::Recheck(store)
             | Self::Undelay(store)
             | Self::Unblock(store)
             | Self::Release(store) => Some(store),
@@ -263,6 +266,7 @@ impl Engine {
             Task::Trim(store) => self.trim(store),
             Task::Expire(store) => self.expire(store),
             Task::Evict(store) => self.evict(store),
+            Task::Recheck(store) => self.recheck_refused(store),
             Task::Undelay(store) => self.undelay(store),
             Task::Browse(taker) => self.feed_browser(taker),
             Task::Unblock(store) => self.unblock(store),

@@ -132,7 +132,14 @@ impl Engine {
         producer.received += 1;
         let (conn, link) = (producer.conn, producer.link);
         let (store, options) = (producer.store, producer.options.clone());
+        let spare = (settled && self.may_not_arrive(store, &message)).then(|| message.clone());
         let outcome = self.publish_to(conn, store, options, message);
+        let outcome = match (outcome, spare) {
+            (Err(refusal), Some(message)) if self.keep_unresolved(conn, store, &message, &refusal) => {
+                Ok(Step(0))
+            }
+            (outcome, _) => outcome,
+        };
         // The outcome waits for what it promises; a refusal for nothing.
         let after = outcome.as_ref().map_or(Step(0), |promised| self.step_under_way().max(*promised));
         match outcome {
@@ -146,6 +153,27 @@ impl Engine {
             }
         }
         self.replenish(key, after);
+    }
+
+    /// Keeps a settled message that can't go where its sender wanted; whether it is kept (RES-10).
+    fn keep_unresolved(
+        &mut self,
+        conn: ConnId,
+        store: Option<StoreKey>,
+        message: &Incoming,
+        refusal: &Refusal,
+    ) -> bool {
+        let address = match store {
+            Some(store) => self.address_of(store),
+            None => message.to.clone().unwrap_or_default(),
+        };
+        self.dead_letter_unresolved(conn, &address, message, refusal)
+    }
+
+    /// Whether a message's own address, or its size, may be a reason to refuse it.
+    fn may_not_arrive(&self, store: Option<StoreKey>, message: &Incoming) -> bool {
+        let size = message.message.len() as u64;
+        store.and_then(|store| self.store(store)).is_none_or(|store| self.check_size(store, size).is_err())
     }
 
     /// Gives a producer credit again, once what it sent is safe: that is the back-pressure.
@@ -232,7 +260,7 @@ impl Engine {
         Ok(Step(0))
     }
 
-    fn facts(&self, store: &Store, options: &Options, message: &Incoming) -> Facts {
+    pub(crate) fn facts(&self, store: &Store, options: &Options, message: &Incoming) -> Facts {
         let ttl = options.expiry_ms.or(message.ttl_ms.map(u64::from));
         let by_ttl = ttl.filter(|&ms| ms > 0).map(|ms| self.now.wall.saturating_add(ms));
         let by_sender = [by_ttl, message.absolute_expiry.filter(|&at| at > 0)].into_iter().flatten().min();

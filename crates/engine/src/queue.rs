@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 
 /// Delayed messages that one task makes deliverable at most.
 const UNDELAYED_PER_TASK: usize = 256;
+/// Refused messages that one task looks at after a consumer left.
+const RECHECKED_PER_TASK: usize = 256;
 /// Refusals of a consumer between two looks for messages that are gone.
 const REFUSED_BETWEEN_SWEEPS: usize = 1_024;
 
@@ -33,6 +35,8 @@ pub(crate) struct Queue {
     pub delivered: u64,
     /// Messages that could not be dead-lettered.
     pub blocked: BTreeSet<EventId>,
+    /// Where a look at what the remaining consumers have refused goes on.
+    pub recheck_from: EventId,
     /// Consumers that drain.
     pub draining: BTreeSet<TakerKey>,
     /// The window that a consumer had when it last gave credit.
@@ -52,6 +56,7 @@ impl Queue {
             delayed: BTreeSet::new(),
             delivered: 0,
             blocked: BTreeSet::new(),
+            recheck_from: 0,
             draining: BTreeSet::new(),
             window: 0,
             rings: Rings::default(),
@@ -132,12 +137,45 @@ impl Engine {
     /// The message is not to be offered to this consumer again; once all have refused it, it is a dead letter (AK-3).
     fn refuse_here(&mut self, key: StoreKey, taker: TakerKey, id: EventId) {
         self.note_refused(key, taker, id);
+        self.dead_letter_if_all_refused(key, id);
+    }
+
+    fn dead_letter_if_all_refused(&mut self, key: StoreKey, id: EventId) {
         let Some(queue) = self.store(key).and_then(|s| s.queue()) else { return };
         let all = queue.rings.all().all(|t| self.takers.get(t).is_some_and(|t| t.refused.contains(&id)));
         if all {
             let text = "every attached consumer refused the message";
             self.dead_letter_from_queue(key, id, Code::RefusedByAll, text);
         }
+    }
+
+    /// A consumer left: what all others have refused nobody will take (AK-3).
+    pub(crate) fn consumer_left(&mut self, key: StoreKey) {
+        if let Some(queue) = self.store_mut(key).and_then(|s| s.queue_mut()) {
+            queue.recheck_from = 0;
+        }
+        self.schedule(Task::Recheck(key));
+    }
+
+    /// Looks for what all consumers have refused; whether there is more to do.
+    pub(crate) fn recheck_refused(&mut self, key: StoreKey) -> bool {
+        let Some(queue) = self.store(key).and_then(Store::queue) else { return false };
+        let takers = queue.rings.all().filter_map(|taker| self.takers.get(taker));
+        // What all have refused is among what the most content of them has.
+        let Some(least) = takers.min_by_key(|taker| taker.refused.len()) else { return false };
+        let ids: Vec<EventId> =
+            least.refused.range(queue.recheck_from..).take(RECHECKED_PER_TASK).copied().collect();
+        let Some(&last) = ids.last() else { return false };
+        for &id in &ids {
+            let hold = self.store(key).and_then(|s| s.log.get(id)).map(|entry| entry.hold);
+            if matches!(hold, Some(Hold::Ready | Hold::Delayed(_))) {
+                self.dead_letter_if_all_refused(key, id);
+            }
+        }
+        if let Some(queue) = self.store_mut(key).and_then(|s| s.queue_mut()) {
+            queue.recheck_from = last + 1;
+        }
+        ids.len() == RECHECKED_PER_TASK
     }
 
     fn note_refused(&mut self, key: StoreKey, taker: TakerKey, id: EventId) {

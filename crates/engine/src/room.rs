@@ -15,6 +15,17 @@ const EXPIRED_PER_TASK: usize = 256;
 /// Events that one arrival evicts at most: where a capacity was lowered, a task removes the rest.
 const EVICTED_PER_ARRIVAL: usize = 8;
 
+/// What came of the attempt to evict the oldest event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Eviction {
+    /// It is gone.
+    Done,
+    /// Consumers hold all there is.
+    NothingFree,
+    /// Nothing can take it, so it stays.
+    Kept,
+}
+
 impl Engine {
     /// Whether one more event fits into the store; `durable` if it is to be on disk. Without `honour_capacity` the
     /// oldest event makes room.
@@ -37,19 +48,35 @@ impl Engine {
             return Err(Refusal::new(code, name, text));
         }
         for _ in 0..EVICTED_PER_ARRIVAL {
-            if !self.store(key).is_some_and(is_full) || !self.evict_oldest(key) {
+            if !self.store(key).is_some_and(is_full) {
                 return Ok(());
+            }
+            match self.evict_oldest(key) {
+                Eviction::Done => {}
+                Eviction::NothingFree => return Ok(()),
+                Eviction::Kept => return Err(self.cannot_evict(key)),
             }
         }
         self.schedule(Task::Evict(key));
         Ok(())
     }
 
+    /// The oldest event has to make room, and nothing can take it: rather than losing it the new one is refused.
+    fn cannot_evict(&self, key: StoreKey) -> Refusal {
+        let Some(store) = self.store(key) else { return Refusal::new(Code::StoreFull, "", "it is full") };
+        let (name, dlq) = (store.name.to_string(), &self.settings.dead_letter_queue);
+        let text = format!(
+            "'{name}' is full, and neither its dead event store nor '{dlq}' can take the oldest event: make room there"
+        );
+        let code = if store.is_queue() { Code::QueueFull } else { Code::StoreFull };
+        Refusal::new(code, name, text)
+    }
+
     /// Evicts what is above the capacity of a store that does not honour it; whether there is more to do.
     pub(crate) fn evict(&mut self, key: StoreKey) -> bool {
         for _ in 0..EXPIRED_PER_TASK {
             let over = |store: &Store| !store.honour_capacity() && is_over(store);
-            if !self.store(key).is_some_and(over) || !self.evict_oldest(key) {
+            if !self.store(key).is_some_and(over) || self.evict_oldest(key) != Eviction::Done {
                 return false;
             }
         }
@@ -77,23 +104,25 @@ impl Engine {
         Err(Refusal::new(Code::JoinSpoolFull, name, text))
     }
 
-    fn evict_oldest(&mut self, key: StoreKey) -> bool {
-        let Some(store) = self.store(key) else { return false };
-        let Some(entry) = oldest_free(store).cloned() else { return false };
+    fn evict_oldest(&mut self, key: StoreKey) -> Eviction {
+        let Some(store) = self.store(key) else { return Eviction::NothingFree };
+        let Some(entry) = oldest_free(store).cloned() else { return Eviction::NothingFree };
         let id = entry.event.id;
         self.offer_up_to(key, id);
-        let Some(store) = self.store(key) else { return false };
+        let Some(store) = self.store(key) else { return Eviction::NothingFree };
         let cause = Cause {
             code: Code::StoreFull,
             text: "evicted because the store was full".into(),
             component: component(store),
             named_object: None,
         };
+        if !self.lay_out(key, &entry, &cause) {
+            return Eviction::Kept;
+        }
         self.note_skipped(key, id);
-        self.lay_out(key, &entry, &cause);
         self.count(key, |c| c.evicted_total += 1);
         self.take_out(key, &[id], Removal::Evicted);
-        true
+        Eviction::Done
     }
 
     /// Takes events out of a store: in records of their own those that are on disk, and those that joins still need.
@@ -164,7 +193,9 @@ impl Engine {
                 self.watch_expiry(key, at);
                 return false;
             }
-            self.expire_one(key, id);
+            if !self.expire_one(key, id) {
+                self.keep_expired(key, id);
+            }
         }
         true
     }
@@ -176,20 +207,23 @@ impl Engine {
         leaves != 0 && leaves <= self.now.wall
     }
 
-    /// Removes one event whose time is over.
-    pub(crate) fn expire_one(&mut self, key: StoreKey, id: EventId) {
-        let Some(store) = self.store(key) else { return };
-        let Some(entry) = store.log.get(id).cloned() else { return };
+    /// Removes one event whose time is over; false if it was to be laid out and nothing can take it.
+    pub(crate) fn expire_one(&mut self, key: StoreKey, id: EventId) -> bool {
+        let Some(store) = self.store(key) else { return true };
+        let Some(entry) = store.log.get(id).cloned() else { return true };
         let cause = Cause {
             code: Code::Expired,
             text: "its time to live was over before it was consumed".into(),
             component: component(store),
             named_object: None,
         };
+        if !self.lay_out(key, &entry, &cause) {
+            return false;
+        }
         self.note_skipped(key, id);
-        self.lay_out(key, &entry, &cause);
         self.count(key, |c| c.expired_total += 1);
         self.take_out(key, &[id], Removal::Expired);
+        true
     }
 
     /// Events left the store: what waited for room can go on.

@@ -52,6 +52,10 @@ pub(crate) struct Store {
     pub expiry: BTreeSet<(WallMs, EventId)>,
     /// The wall-clock time for which expiry has a timer, 0 if it has none.
     pub expiry_timer: WallMs,
+    /// Events of a channel whose time is over and that nothing can take (5.1).
+    pub unburied: BTreeSet<EventId>,
+    /// Where a retry of what could not be dead-lettered or laid out goes on.
+    pub retry_from: EventId,
     /// Bytes of the messages stored.
     pub bytes: u64,
     /// Message-ids seen within the window (DUP-11).
@@ -146,6 +150,8 @@ impl Store {
             by_origin: BTreeMap::new(),
             expiry: BTreeSet::new(),
             expiry_timer: 0,
+            unburied: BTreeSet::new(),
+            retry_from: 0,
             bytes: 0,
             message_ids: MessageIds::default(),
             keyed: BTreeMap::new(),

@@ -32,10 +32,11 @@ impl Catalogue {
 
     /// A queue of its own for what is special: `fire` and `archive` and `grave`.
     pub fn special(&mut self) -> Vec<Request> {
-        ["fire", "archive", "grave"]
-            .map(|name| Request::PutQueue {
+        // The dead event store gets full, so that the dead-letter queue has to stand in for it.
+        [("fire", 0), ("archive", 0), ("grave", 30)]
+            .map(|(name, capacity)| Request::PutQueue {
                 name: name.into(),
-                settings: QueueSettings::default(),
+                settings: QueueSettings { capacity, ..QueueSettings::default() },
                 configured: false,
             })
             .into()

@@ -52,6 +52,7 @@ impl Engine {
             consumers: self.consumer_count(store),
             in_delivery,
             stranded: self.stranded(store.key, looks),
+            blocked: store.queue().map_or(store.unburied.len(), |queue| queue.blocked.len()),
             jobs: self.job_views(|job| job.store() == Some(store.key)),
             counters: store.counters.clone(),
         }
@@ -88,6 +89,7 @@ fn dead_letter_view(dead: &DeadLetter) -> DeadLetterView {
         dest: dead.dest.clone(),
         event_id: dead.event_id as EventId,
         named_object: dead.named_object.clone(),
+        address: dead.address.clone(),
         component: dead.component.clone(),
         time: dead.time,
         count: dead.count,

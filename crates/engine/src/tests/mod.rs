@@ -4,6 +4,7 @@
 mod broker;
 mod script;
 
+mod dead_letters;
 mod forwarding;
 mod histories;
 mod jobs;
