@@ -53,6 +53,9 @@ enum Command {
         /// Seconds.
         #[arg(long, default_value_t = 10)]
         seconds: u64,
+        /// Print the result as JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -70,10 +73,10 @@ fn run(command: Command) -> Result<(), LimitError> {
     match command {
         Command::Forwarder { listen } => relay(&listen, &Storing::No),
         Command::Joined { listen, data_dir } => relay(&listen, &Storing::In(data_dir)),
-        Command::Writer { data_dir, size, batch, seconds } => {
+        Command::Writer { data_dir, size, batch, seconds, json } => {
             let duration = Duration::from_secs(seconds);
             let report = write(&WriterOptions { folder: data_dir, size, batch, duration })?;
-            print(&report);
+            print(&report, json);
             Ok(())
         }
     }
@@ -95,16 +98,24 @@ fn complain(error: &LimitError) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts below 2^53 are exact")]
-fn print(report: &WriterReport) {
+fn print(report: &WriterReport, json: bool) {
     let at = |percentile| report.latency.value_at_percentile(percentile) as f64 / 1e6;
-    let _ = writeln!(
-        io::stdout(),
-        "{:.0} msg/s, {:.0} syncs/s; append to safe: p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms, max {:.2} ms",
-        report.messages as f64 / report.seconds,
-        report.syncs as f64 / report.seconds,
-        at(50.0),
-        at(99.0),
-        at(99.9),
-        report.latency.max() as f64 / 1e6
-    );
+    let (messages, syncs) = (report.messages as f64 / report.seconds, report.syncs as f64 / report.seconds);
+    let (p50, p99, p999, max) = (at(50.0), at(99.0), at(99.9), report.latency.max() as f64 / 1e6);
+    let text = if json {
+        format!(
+            "{{\"messages_per_second\":{messages:.1},\"syncs_per_second\":{syncs:.1},\
+             \"safe_us\":{{\"p50\":{:.1},\"p99\":{:.1},\"p99.9\":{:.1},\"max\":{:.1}}}}}",
+            p50 * 1e3,
+            p99 * 1e3,
+            p999 * 1e3,
+            max * 1e3
+        )
+    } else {
+        format!(
+            "{messages:.0} msg/s, {syncs:.0} syncs/s; append to safe: p50 {p50:.2} ms, p99 {p99:.2} ms, \
+             p99.9 {p999:.2} ms, max {max:.2} ms"
+        )
+    };
+    let _ = writeln!(io::stdout(), "{text}");
 }

@@ -272,6 +272,47 @@ fn a_broker_that_is_not_there_is_told_apart_from_a_refusal() {
 }
 
 #[test]
+fn the_load_program_counts_what_it_sends_and_holds_idle_connections() {
+    let broker = Broker::start("[[queue]]\nname = \"bench\"\n[[channel]]\nname = \"news\"");
+    let pid = broker.process.id().to_string();
+    let bench = |options: &[&str]| {
+        let common = ["bench", "--json", "--url", &broker.amqp, "--pid", &pid];
+        let arguments: Vec<&str> = common.into_iter().chain(options.iter().copied()).collect();
+        let output = run(&arguments, &[]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let queue = bench(&["--messages", "501", "--producers", "2", "--consumers", "3", "--size", "100"]);
+    assert_eq!(
+        (&queue["sent"], &queue["received"], &queue["missing"]),
+        (&501.into(), &501.into(), &0.into())
+    );
+    assert!(queue["seconds"].as_f64().unwrap() > 0.0 && queue["broker_memory"]["after"].is_u64(), "{queue}");
+    let fan_out = bench(&["--messages", "50", "--topic", "--address", "news", "--consumers", "4"]);
+    assert_eq!((&fan_out["sent"], &fan_out["received"]), (&50.into(), &200.into()));
+    let backlog = bench(&["--messages", "200", "--consumers", "0"]);
+    assert_eq!((&backlog["sent"], &backlog["received"]), (&200.into(), &0.into()));
+    assert_eq!(broker.json(&["queue", "show", "bench"])["depth"], 200);
+    let idle = bench(&[
+        "--idle",
+        "5",
+        "--producers",
+        "0",
+        "--consumers",
+        "0",
+        "--duration",
+        "50ms",
+        "--warmup",
+        "0s",
+    ]);
+    assert_eq!((&idle["idle"], &idle["sent"]), (&5.into(), &0.into()));
+    for wrong in [&["--messages", "5", "--duration", "1s"][..], &["--messages", "5", "--producers", "0"]] {
+        let arguments: Vec<&str> = ["bench"].into_iter().chain(wrong.iter().copied()).collect();
+        assert_eq!(run(&arguments, &[]).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
 fn two_brokers_do_not_share_a_folder_or_a_port() {
     let broker = Broker::start("");
     let file = broker.folder.path().join("broker.toml");

@@ -1,9 +1,10 @@
 //! `bench`: a broker under load.
 
 mod consumer;
-mod cpu;
+mod idle;
 mod payload;
 mod plan;
+mod process;
 mod producer;
 mod report;
 mod tally;
@@ -22,6 +23,9 @@ use consumer::Consumer;
 use plan::{Plan, Shape};
 use producer::Producer;
 use tally::Tally;
+
+/// How long a run with a number of messages may take at most.
+const UNTIL_DONE: Duration = Duration::from_secs(6 * 3600);
 
 /// The load, and what to measure.
 #[derive(Clone, Debug, Args)]
@@ -68,10 +72,17 @@ pub(crate) struct BenchArgs {
     /// How long to run before measuring.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse::duration)]
     warmup: Duration,
+    /// Send so many messages, all producers together, and measure until all are confirmed and received.
+    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "warmup"],
+          value_parser = clap::value_parser!(u64).range(1..))]
+    messages: Option<u64>,
+    /// Connections beside all others that do nothing but stay open.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    idle: u32,
     /// Threads of the load program.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: u32,
-    /// The broker's process id, to measure its CPU time per message.
+    /// The broker's process id, to measure its CPU time, memory, and bytes written to disk.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Print the result as JSON.
@@ -86,14 +97,14 @@ impl BenchArgs {
         let shape = self.shape()?;
         let plan = Arc::new(Plan::new(shape, self.threads));
         let args = Arc::new(self);
-        let cpu = cpu::Watch::new(args.pid)?;
+        let watch = process::Watch::new(args.pid)?;
         let workers: Vec<_> = (0..args.threads)
             .map(|worker| {
                 let (args, plan) = (Arc::clone(&args), Arc::clone(&plan));
                 std::thread::spawn(move || args.work(worker, &plan))
             })
             .collect();
-        let usage = runtime()?.block_on(cpu.over(&plan));
+        let usage = runtime()?.block_on(watch.over(&plan));
         let mut results = Vec::new();
         for worker in workers {
             let done = worker.join();
@@ -104,8 +115,11 @@ impl BenchArgs {
     }
 
     fn shape(&self) -> Result<Shape, Failure> {
-        if self.producers == 0 && self.consumers == 0 {
+        if self.producers == 0 && self.consumers == 0 && self.idle == 0 {
             return Err(usage("there is nothing to run", "give --producers or --consumers a number above 0"));
+        }
+        if self.producers == 0 && self.messages.is_some() {
+            return Err(usage("nobody would send the messages", "give --producers a number above 0"));
         }
         if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             return Err(usage("a rate of nothing sends nothing", "give --rate a number above 0"));
@@ -119,9 +133,24 @@ impl BenchArgs {
             consumers: self.consumers,
             addresses: self.addresses,
             topic: self.topic,
-            warmup: self.warmup,
-            duration: self.duration,
+            warmup: self.warmup(),
+            duration: self.duration(),
         })
+    }
+
+    fn warmup(&self) -> Duration {
+        if self.messages.is_some() { Duration::ZERO } else { self.warmup }
+    }
+
+    fn duration(&self) -> Duration {
+        if self.messages.is_some() { UNTIL_DONE } else { self.duration }
+    }
+
+    /// How many of the messages one producer sends.
+    fn share(&self, producer: u32) -> u64 {
+        let Some(messages) = self.messages else { return u64::MAX };
+        let producers = u64::from(self.producers);
+        messages / producers + u64::from(u64::from(producer) < messages % producers)
     }
 
     /// One thread: its share of the producers and consumers.
@@ -138,6 +167,7 @@ impl BenchArgs {
     async fn run_share(self: &Arc<Self>, worker: u32, plan: &Arc<Plan>) -> Result<Tally, Failure> {
         let mine = |number: &u32| number % self.threads == worker;
         let (mut consumers, mut producers) = (Vec::new(), Vec::new());
+        let idle = idle::connect(self, (0..self.idle).filter(mine)).await?;
         for number in (0..self.consumers).filter(mine) {
             consumers.push(Consumer::attach(self, number).await?);
         }
@@ -158,6 +188,10 @@ impl BenchArgs {
             let done = done.map_err(|_| failed("a task of the load program failed", "report it"))?;
             tally.merge(&done?);
         }
+        if self.producers == 0 {
+            plan.wait_for_end().await;
+        }
+        idle::close(idle).await;
         Ok(tally)
     }
 

@@ -20,7 +20,7 @@ const BATCH: usize = 512;
 /// How often a waiting consumer looks whether all is over.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long after the end the last messages may take.
+/// How long after the last message was sent, and after the last one came, more are waited for.
 const PATIENCE_NANOS: u64 = 10_000_000_000;
 
 /// A receiving link with its connection.
@@ -47,17 +47,24 @@ impl Consumer {
 
     /// Receives until everything that was sent is here, or nothing comes any more.
     pub(super) async fn run(self, plan: Arc<Plan>) -> Result<Tally, Failure> {
-        let (_, end) = plan.measured();
         let (mut tally, mut batch) = (Tally::default(), Vec::with_capacity(BATCH));
+        // Since when all is sent and nothing came.
+        let mut quiet_since = None;
         while !plan.is_aborted() {
             match timeout(LOOK, self.receiver.recv_many(&mut batch, BATCH)).await {
-                Ok(Ok(_)) => {}
+                Ok(Ok(_)) => quiet_since = None,
                 Ok(Err(error)) => {
                     plan.abort();
                     return Err(error.into());
                 }
-                Err(_) if plan.is_complete() || plan.now() > end + PATIENCE_NANOS => break,
-                Err(_) => continue,
+                Err(_) if plan.is_complete() => break,
+                Err(_) => {
+                    let now = plan.now();
+                    if plan.is_sent() && now > *quiet_since.get_or_insert(now) + PATIENCE_NANOS {
+                        break;
+                    }
+                    continue;
+                }
             }
             count(&plan, &batch, &mut tally);
             if let Some(range) = range_of(&batch).filter(|_| batch.iter().any(|delivery| !delivery.settled)) {
@@ -85,6 +92,7 @@ fn count(plan: &Plan, batch: &[Delivery], tally: &mut Tally) {
         }
     }
     tally.received_in_all += mine;
+    tally.last_receipt = now;
     if (from..to).contains(&now) {
         tally.received += mine;
     }

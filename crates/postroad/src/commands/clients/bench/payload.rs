@@ -43,6 +43,11 @@ impl Template {
     }
 }
 
+/// Bytes of a message with a body of `size` bytes, as it is sent.
+pub(super) fn encoded_len(size: usize) -> usize {
+    Template::new(0, size, true, None).head.len() + STAMP_LEN
+}
+
 /// When a message of this run was due; `None` for any other message.
 pub(super) fn due(run: u64, payload: &[u8]) -> Option<u64> {
     let (found, time) = payload.last_chunk::<STAMP_LEN>()?.split_first_chunk::<8>()?;

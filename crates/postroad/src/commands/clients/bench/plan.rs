@@ -108,6 +108,13 @@ impl Plan {
         }
     }
 
+    /// Waits until the measured time is over, or the run has failed.
+    pub(super) async fn wait_for_end(&self) {
+        let (_, to) = self.measured_instants();
+        let failed = self.until(|| false);
+        let _ = tokio::time::timeout_at(to.into(), failed).await;
+    }
+
     pub(super) fn start_time(&self) -> Instant {
         self.began.get().copied().unwrap_or_else(Instant::now)
     }
@@ -140,12 +147,23 @@ impl Plan {
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Whether nothing more is sent.
+    pub(super) fn is_sent(&self) -> bool {
+        match self.shape.producers {
+            // What there was before is received until the time is over.
+            0 => self.now() >= self.measured().1,
+            producers => self.done.load(Ordering::SeqCst) == producers,
+        }
+    }
+
     /// Whether everything that was sent has been received.
     pub(super) fn is_complete(&self) -> bool {
-        let copies =
-            if self.shape.topic { u64::from(self.shape.consumers / self.shape.addresses) } else { 1 };
-        self.done.load(Ordering::SeqCst) == self.shape.producers
-            && self.received.load(Ordering::SeqCst) >= self.sent.load(Ordering::SeqCst) * copies
+        let copies = match (self.shape.consumers, self.shape.topic) {
+            (0, _) => 0,
+            (consumers, true) => u64::from(consumers / self.shape.addresses),
+            (_, false) => 1,
+        };
+        self.is_sent() && self.received.load(Ordering::SeqCst) >= self.sent.load(Ordering::SeqCst) * copies
     }
 
     /// Messages sent and received so far.

@@ -76,6 +76,8 @@ struct Work {
     /// Nanoseconds between two messages, and the time of the first, where a rate is given.
     schedule: Option<(f64, f64)>,
     presettled: bool,
+    /// Messages still to be sent, at most.
+    left: u64,
 }
 
 impl Producer {
@@ -121,10 +123,11 @@ impl Producer {
                 (gap * f64::from(args.producers), gap * f64::from(self.number))
             }),
             presettled: args.presettled,
+            left: args.share(self.number),
         };
         sleep_until(plan.start_time().into()).await;
         let (_, end) = plan.measured();
-        while plan.now() < end && !plan.is_aborted() {
+        while plan.now() < end && work.left > 0 && !plan.is_aborted() {
             work.burst(&self.sender)?;
             self.pause(&mut work).await?;
         }
@@ -138,7 +141,7 @@ impl Producer {
 
     /// Lets others work; waits where there is nothing to do.
     async fn pause(&self, work: &mut Work) -> Result<(), Failure> {
-        let end = self.args.warmup + self.args.duration;
+        let end = self.args.warmup() + self.args.duration();
         let next = work.next_due().map_or(end, |due| Duration::from_nanos(due).min(end));
         let early = work.next_due().is_some() && work.plan.start_time().elapsed() < next;
         // Unrated or late: as soon as there is room. Else at its time.
@@ -172,7 +175,7 @@ impl Work {
             self.confirmed(&outcomes);
         }
         let (now, mut count) = (self.plan.now(), 0);
-        for _ in 0..BURST {
+        for _ in 0..u64::from(BURST).min(self.left) {
             let due = self.next_due().unwrap_or(now);
             if due > now || sender.try_send(&self.template.stamped(due), self.presettled)?.is_none() {
                 break;
@@ -183,6 +186,7 @@ impl Work {
                 self.unconfirmed.push(due);
             }
         }
+        self.left -= count;
         self.plan.add_sent(count);
         if self.presettled && self.is_measured(now) {
             self.tally.sent += count;
@@ -197,6 +201,7 @@ impl Work {
 
     fn confirmed(&mut self, outcomes: &Outcomes) {
         let now = self.plan.now();
+        self.tally.last_confirm = now;
         for number in outcomes.first..=outcomes.last {
             let Some(due) = self.unconfirmed.take(number) else { continue };
             if outcomes.outcome != Outcome::Accepted {

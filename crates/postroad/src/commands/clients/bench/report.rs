@@ -7,7 +7,8 @@ use serde_json::{Value as Json, json};
 
 use super::super::failure::{Failure, failed};
 use super::BenchArgs;
-use super::cpu::Usage;
+use super::payload;
+use super::process::Usage;
 use super::tally::Tally;
 
 #[expect(clippy::cast_precision_loss, reason = "counts below 2^53 are exact")]
@@ -31,7 +32,7 @@ pub(super) fn report(args: &BenchArgs, tally: &Tally, usage: &Usage) -> Result<(
     match result.missing {
         0 => Ok(()),
         missing => {
-            let what = format!("{missing} messages had not come 10 seconds after the end");
+            let what = format!("{missing} messages had not come when nothing had come for 10 seconds");
             Err(failed(what, "look whether other consumers took them, or the broker fell behind"))
         }
     }
@@ -60,7 +61,10 @@ impl<'a> Figures<'a> {
             args,
             tally,
             usage,
-            seconds: args.duration.as_secs_f64(),
+            seconds: match args.messages {
+                None => args.duration.as_secs_f64(),
+                Some(_) => real(tally.last_confirm.max(tally.last_receipt)) / 1e9,
+            },
             messages: if args.consumers > 0 { tally.received } else { tally.sent },
             missing: expected.saturating_sub(tally.received_in_all),
         }
@@ -91,7 +95,19 @@ impl<'a> Figures<'a> {
             "broker_cores": self.cores(self.usage.broker),
             "load_cpu_us_per_message": self.cpu_per_message(self.usage.own),
             "load_cores": self.cores(self.usage.own),
+            "broker_bytes_written": self.usage.written, "bytes_written_per_byte_sent": self.written_per_sent(),
+            "idle": args.idle,
+            "broker_memory": {
+                "before": self.usage.memory.before, "attached": self.usage.memory.attached,
+                "after": self.usage.memory.after,
+            },
         })
+    }
+
+    /// What the broker wrote to disk for each byte of the messages that it confirmed.
+    fn written_per_sent(&self) -> Option<f64> {
+        let sent = self.tally.sent * payload::encoded_len(self.args.size) as u64;
+        Some(real(self.usage.written?) / real(sent)).filter(|ratio| ratio.is_finite())
     }
 
     fn cores(&self, seconds: Option<f64>) -> Option<f64> {
@@ -119,6 +135,13 @@ impl<'a> Figures<'a> {
             if let (Some(micros), Some(cores)) = (self.cpu_per_message(seconds), self.cores(seconds)) {
                 writeln!(out, "  CPU {name:<6}{micros:>9.2} us per message, {cores:.2} cores")?;
             }
+        }
+        if let Some(ratio) = self.written_per_sent() {
+            writeln!(out, "  disk      {ratio:>10.2} bytes written by the broker per byte sent")?;
+        }
+        if let (Some(before), Some(after)) = (self.usage.memory.before, self.usage.memory.after) {
+            let mib = |bytes: u64| real(bytes) / f64::from(1 << 20);
+            writeln!(out, "  memory    {:>10.1} MiB before, {:.1} MiB at the end", mib(before), mib(after))?;
         }
         if self.tally.strange > 0 {
             writeln!(out, "  {} messages of older runs were received too", self.tally.strange)?;

@@ -18,6 +18,9 @@ pub(super) struct Tally {
     pub(super) refused: u64,
     /// Messages of older runs.
     pub(super) strange: u64,
+    /// When the last confirm came, and the last message, in nanoseconds since the start.
+    pub(super) last_confirm: u64,
+    pub(super) last_receipt: u64,
     /// From when a message was due to when it was received, in nanoseconds.
     pub(super) latency: Histogram<u64>,
     /// From when a message was due to when it was confirmed, in nanoseconds.
@@ -34,6 +37,8 @@ impl Default for Tally {
             received_in_all: 0,
             refused: 0,
             strange: 0,
+            last_confirm: 0,
+            last_receipt: 0,
             latency: histogram(),
             confirm: histogram(),
         }
@@ -48,6 +53,8 @@ impl Tally {
         self.received_in_all += other.received_in_all;
         self.refused += other.refused;
         self.strange += other.strange;
+        self.last_confirm = self.last_confirm.max(other.last_confirm);
+        self.last_receipt = self.last_receipt.max(other.last_receipt);
         self.latency.add(&other.latency).expect("all histograms have the same bounds");
         self.confirm.add(&other.confirm).expect("all histograms have the same bounds");
     }
