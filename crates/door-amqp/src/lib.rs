@@ -30,6 +30,7 @@ mod consumer;
 mod deliver;
 mod detach;
 mod door;
+mod dynamic;
 mod links;
 mod outgoing;
 mod producer;

@@ -1,9 +1,10 @@
 //! Links on which the client sends: attach, transfers put together, outcomes told as ranges.
 
 use crate::door::Door;
+use crate::dynamic;
 use crate::links::{End, Held, Link, Wire};
 use crate::refusal::{amqp_error, invalid_field, not_implemented};
-use crate::source::{check_dynamic, kind_of};
+use crate::source::kind_of;
 use postroad_amqp::{AttachReply, Event, LinkId, SessionId};
 use postroad_amqp_codec::AmqpError;
 use postroad_amqp_codec::performative::{Attach, SenderSettleMode};
@@ -101,8 +102,8 @@ impl Producer {
         };
         let wanted = match &target.address {
             _ if target.dynamic => {
-                check_dynamic(&target.capabilities)?;
-                ProducerTarget::Temporary
+                let properties = target.dynamic_node_properties.as_ref();
+                ProducerTarget::Temporary(dynamic::read(&target.capabilities, properties)?)
             }
             None => ProducerTarget::PerMessage,
             Some(address) => {
@@ -115,8 +116,12 @@ impl Producer {
             // Nothing of a target outlives its link here: its store is defined apart from it.
             target: Target {
                 durable: TerminusDurability::None,
-                expiry_policy: TerminusExpiryPolicy::SessionEnd,
+                expiry_policy: TerminusExpiryPolicy::LinkDetach,
                 timeout: 0,
+                dynamic_node_properties: match &wanted {
+                    ProducerTarget::Temporary(lifetime) => Some(dynamic::properties(*lifetime)),
+                    ProducerTarget::Address(_) | ProducerTarget::PerMessage => None,
+                },
                 ..target.clone()
             },
             snd_settle_mode: attach.snd_settle_mode,

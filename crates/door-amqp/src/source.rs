@@ -1,5 +1,6 @@
 //! Sources: what a receiving client asks for, as the engine understands it, and what it is told (AM-3 to AM-9, AM-17).
 
+use crate::dynamic;
 use crate::refusal::{amqp_error, invalid_field, not_implemented};
 use postroad_amqp_codec::performative::{Attach, SenderSettleMode};
 use postroad_amqp_codec::state::{DeliveryState, Outcome};
@@ -65,16 +66,6 @@ pub(crate) fn kind_of(capabilities: &[Symbol]) -> Option<Kind> {
     })
 }
 
-/// A dynamic node is a queue: a temporary topic would be one too, and give each message to one subscriber only.
-pub(crate) fn check_dynamic(capabilities: &[Symbol]) -> Result<(), AmqpError> {
-    if kind_of(capabilities) == Some(Kind::Topic) {
-        return Err(not_implemented(
-            "temporary topics are not offered: use a temporary queue or a named topic",
-        ));
-    }
-    Ok(())
-}
-
 /// Shared subscriptions are not offered (AM-1).
 pub(crate) fn check_unshared<'a>(
     capabilities: impl IntoIterator<Item = &'a Symbol>,
@@ -125,8 +116,8 @@ pub(crate) fn resolve(source: &mut Source, resolved: Resolved) {
 
 fn place(source: &Source) -> Result<ConsumerSource, AmqpError> {
     if source.dynamic {
-        check_dynamic(&source.capabilities)?;
-        return Ok(ConsumerSource::Temporary);
+        let properties = source.dynamic_node_properties.as_ref();
+        return Ok(ConsumerSource::Temporary(dynamic::read(&source.capabilities, properties)?));
     }
     let Some(address) = &source.address else {
         return Err(invalid_field("source", "the source has no address: name a queue or a topic"));
@@ -146,6 +137,9 @@ fn durable_name(link: &str, source: &Source, place: &ConsumerSource) -> Option<S
 
 /// Writes into the reply what of the terminus survives, and says when the subscription ends.
 fn expire(reply: &mut Source, spec: &ConsumerSpec) -> Ends {
+    if let ConsumerSource::Temporary(lifetime) = &spec.source {
+        reply.dynamic_node_properties = Some(dynamic::properties(*lifetime));
+    }
     if spec.durable.is_none() {
         let native = matches!(&spec.source, ConsumerSource::Address(address) if address.object.is_some());
         if !native {

@@ -398,6 +398,46 @@ fn a_temporary_queue_takes_a_reply() {
 }
 
 #[test]
+fn a_temporary_queue_lives_as_its_client_asked() {
+    let mut world = world();
+    let (a, b) = (world.connect("a"), world.connect("b"));
+    let relay = world.attach(b, send_with("relay", Target::default()));
+    world.run();
+    for (policy, told, lives) in
+        [(None, 0x2b_u64, false), (Some(0x2b_u64), 0x2b, false), (Some(0x2d), 0x2d, true)]
+    {
+        let mut properties = Fields::new();
+        properties.insert("supported-dist-modes", Symbol::from_static("move"));
+        if let Some(code) = policy {
+            properties.insert("lifetime-policy", Value::described(code, Value::List(Vec::new())));
+        }
+        let dynamic_node_properties = Some(properties);
+        let source = Source { dynamic: true, dynamic_node_properties, ..Source::default() };
+        let link = world.attach(a, receive_with("replies", source));
+        world.run();
+        let source = world.clients[a].attached[&link].source.clone().unwrap();
+        let mut expected = Fields::new();
+        expected.insert("lifetime-policy", Value::described(told, Value::List(Vec::new())));
+        assert_eq!(source.dynamic_node_properties, Some(expected));
+        let address = source.address.unwrap();
+        world.send(b, relay, &text_to(&address, "one"));
+        world.lines(b);
+        world.detach(a, link, true);
+        world.run();
+        world.send(b, relay, &text_to(&address, "two"));
+        let outcome = world.lines(b).join(" ");
+        assert_eq!(outcome.contains("UNKNOWN_QUEUE"), !lives, "{policy:?}: {outcome}");
+    }
+    let mut properties = Fields::new();
+    properties.insert("lifetime-policy", Value::described(0x99_u64, Value::List(Vec::new())));
+    let source = Source { dynamic: true, dynamic_node_properties: Some(properties), ..Source::default() };
+    world.lines(a);
+    world.attach(a, receive_with("odd", source));
+    world.expect(a, &["attached odd to null", "odd closed amqp:invalid-field BAD_VALUE"]);
+    proves("ADR-9");
+}
+
+#[test]
 fn temporary_topics_are_refused() {
     let mut world = world();
     let a = world.connect("a");

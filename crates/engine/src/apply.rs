@@ -277,6 +277,9 @@ impl Engine {
         self.free_name(key);
         self.jobs.retain(|_, job| job.store() != Some(key));
         let Some(store) = self.stores.get_mut(key.0 as usize).and_then(Option::take) else { return };
+        if store.owner.is_some() {
+            self.free_stores.push(key);
+        }
         for entry in store.log.iter().chain(store.spool.values()) {
             self.bodies.release(entry.event.body, entry.on_disk);
         }

@@ -45,6 +45,21 @@ pub struct Client {
     pub sole: bool,
 }
 
+/// How long a temporary queue lives: as long as the link that made it, and beyond that until this is so; never longer
+/// than its connection (AMQP part 3, section 3.5.10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lifetime {
+    /// No longer.
+    #[default]
+    OnClose,
+    /// No link sends to it or takes from it.
+    OnNoLinks,
+    /// It holds no message.
+    OnNoMessages,
+    /// Both.
+    OnNoLinksOrMessages,
+}
+
 /// Where a producer sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProducerTarget {
@@ -53,7 +68,7 @@ pub enum ProducerTarget {
     /// Each message names its own in `to` (anonymous relay).
     PerMessage,
     /// A new temporary queue (ADR-9).
-    Temporary,
+    Temporary(Lifetime),
 }
 
 /// Where a consumer reads.
@@ -62,7 +77,7 @@ pub enum ConsumerSource {
     /// A queue, channel, topic or native named object.
     Address(Address),
     /// A new temporary queue.
-    Temporary,
+    Temporary(Lifetime),
 }
 
 /// How a consumer wants to read.

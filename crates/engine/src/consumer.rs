@@ -7,6 +7,7 @@ use crate::reader::{Position, Reader, ReaderKey, Who};
 use crate::resolve::Intent;
 use crate::store::Store;
 use crate::taker::{Source, Taker};
+use crate::temporary::Maker;
 use postroad_model::address::Address;
 use postroad_model::id::{EventId, ObjectKey, StoreKey};
 use postroad_model::name::check_object_name;
@@ -43,8 +44,8 @@ impl Engine {
     ) -> Result<(TakerKey, Resolved), Refusal> {
         let selector = parse_selector(spec.selector.as_deref())?;
         let (store, address) = match &spec.source {
-            ConsumerSource::Temporary => {
-                let store = self.create_temporary(conn).ok_or_else(connection_gone)?;
+            ConsumerSource::Temporary(lifetime) => {
+                let store = self.create_temporary(conn, *lifetime).ok_or_else(connection_gone)?;
                 (store, None)
             }
             ConsumerSource::Address(address) => (self.resolve(address, Intent::Get)?, Some(address.clone())),
@@ -52,6 +53,9 @@ impl Engine {
         self.check_temporary_owner(store, conn)?;
         let place = self.place_of(conn, store, address.as_ref(), spec, selector.as_ref())?;
         let taker = self.attach(conn, link, store, &place, spec, selector);
+        if let ConsumerSource::Temporary(_) = spec.source {
+            self.made_by(store, Maker::Taker(taker));
+        }
         Ok((taker, self.resolved_for(store, address.as_ref())))
     }
 
@@ -326,9 +330,10 @@ impl Engine {
     pub(crate) fn close_consumer(&mut self, key: TakerKey, mode: CloseMode, default: &Settlement) {
         let Some(taker) = self.takers.get_mut(key) else { return };
         let closed = taker.close_all();
-        let (conn, link, source) = (taker.conn, taker.link, taker.source);
+        let (conn, link, source, store) = (taker.conn, taker.link, taker.source, taker.store);
         self.apply_outcome(key, &closed, default);
         self.remove_taker(key);
+        self.link_left(store, Maker::Taker(key));
         if let (CloseMode::Close, Source::Reader(reader)) = (mode, source) {
             self.end_subscription(reader);
         }

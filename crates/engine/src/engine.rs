@@ -45,6 +45,8 @@ pub(crate) enum Task {
     Expire(StoreKey),
     /// Remove what is above the capacity.
     Evict(StoreKey),
+    /// Delete a temporary queue whose life is over.
+    Reap(StoreKey),
     /// Look for messages that all consumers of a queue refused.
     Recheck(StoreKey),
     /// Make delayed messages deliverable.
@@ -69,6 +71,7 @@ impl Task {
             | Self::Expire(store)
             | Self::Evict(store)
             | Self::Recheck(store)
+            | Self::Reap(store)
             | Self::Undelay(store)
             | Self::Unblock(store)
             | Self::Release(store) => Some(store),
@@ -83,7 +86,7 @@ pub(crate) struct Conn {
     pub(crate) client: Client,
     pub(crate) producers: BTreeSet<ProducerKey>,
     pub(crate) takers: BTreeSet<TakerKey>,
-    pub(crate) temporaries: Vec<StoreKey>,
+    pub(crate) temporaries: BTreeSet<StoreKey>,
     /// Bytes of messages sent to it and not yet written, as far as its consumers have counted them.
     pub(crate) on_the_way: i64,
     /// Its consumers are sent nothing until more is written.
@@ -98,6 +101,8 @@ pub struct Engine {
     pub(crate) broker_id: [u8; 16],
     pub(crate) place: Arc<str>,
     pub(crate) stores: Vec<Option<Store>>,
+    /// Numbers of temporary queues that are gone: no record knows them, so they are given again.
+    pub(crate) free_stores: Vec<StoreKey>,
     pub(crate) queues: BTreeMap<Arc<str>, StoreKey>,
     pub(crate) channels: BTreeMap<Arc<str>, StoreKey>,
     pub(crate) bodies: Bodies,
@@ -145,6 +150,7 @@ impl Engine {
             broker_id: [0; 16],
             place,
             stores: Vec::new(),
+            free_stores: Vec::new(),
             queues: BTreeMap::new(),
             channels: BTreeMap::new(),
             bodies: Bodies::default(),
@@ -266,6 +272,7 @@ impl Engine {
             Task::Trim(store) => self.trim(store),
             Task::Expire(store) => self.expire(store),
             Task::Evict(store) => self.evict(store),
+            Task::Reap(store) => self.reap(store),
             Task::Recheck(store) => self.recheck_refused(store),
             Task::Undelay(store) => self.undelay(store),
             Task::Browse(taker) => self.feed_browser(taker),
@@ -396,7 +403,7 @@ impl Engine {
             client,
             producers: BTreeSet::new(),
             takers: BTreeSet::new(),
-            temporaries: Vec::new(),
+            temporaries: BTreeSet::new(),
             on_the_way: 0,
             held: false,
         };
@@ -407,7 +414,9 @@ impl Engine {
     fn disconnect(&mut self, conn: ConnId) {
         let Some(state) = self.conns.remove(&conn) else { return };
         for producer in state.producers {
-            self.producers.remove(producer);
+            if let Some(store) = self.producers.remove(producer).and_then(|producer| producer.store()) {
+                self.reap_later(store);
+            }
         }
         for taker in state.takers {
             self.lose_consumer(taker);

@@ -47,13 +47,14 @@ mod slots;
 mod snapshot;
 mod store;
 mod taker;
+mod temporary;
 #[cfg(test)]
 mod tests;
 mod view;
 
 pub use command::{
-    Client, CloseMode, Command, ConnId, ConsumerSource, ConsumerSpec, LinkNo, ProducerKey, ProducerTarget,
-    Settlement, TakerKey,
+    Client, CloseMode, Command, ConnId, ConsumerSource, ConsumerSpec, Lifetime, LinkNo, ProducerKey,
+    ProducerTarget, Settlement, TakerKey,
 };
 pub use effect::{Annotations, Delivery, Effect, Output, Publication, Resolved, Step, StepBytes};
 pub use engine::{Engine, Now};

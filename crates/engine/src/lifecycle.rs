@@ -109,6 +109,10 @@ impl Engine {
             let refusal = Refusal::new(Code::Deleted, name.clone(), format!("'{name}' was deleted"));
             self.emit(self.step_under_way(), Effect::DetachLink { conn, link, refusal });
         }
+        let owner = self.store(key).and_then(|store| store.owner);
+        if let Some(conn) = owner.and_then(|conn| self.conns.get_mut(&conn)) {
+            conn.temporaries.remove(&key);
+        }
         self.remove_store(key, durable);
     }
 

@@ -6,6 +6,7 @@ use crate::engine::{Engine, Task};
 use crate::queue::Queue;
 use crate::resolve::Intent;
 use crate::store::Store;
+use crate::temporary::Maker;
 use postroad_model::address::{Address, Options};
 use postroad_model::id::{BodyId, EventId, StoreKey, WallMs};
 use postroad_model::message::Incoming;
@@ -31,6 +32,13 @@ pub(crate) struct Producer {
     options: Options,
     received: u64,
     granted: u64,
+}
+
+impl Producer {
+    /// The store that it sends to; `None` for an anonymous producer.
+    pub(crate) const fn store(&self) -> Option<StoreKey> {
+        self.store
+    }
 }
 
 /// What an event is, besides its message and its place.
@@ -70,6 +78,9 @@ impl Engine {
             return;
         };
         state.producers.insert(producer);
+        if let (ProducerTarget::Temporary(_), Some(store)) = (target, store) {
+            self.made_by(store, Maker::Producer(producer));
+        }
         if short {
             self.starved.insert(producer);
         }
@@ -87,7 +98,9 @@ impl Engine {
     ) -> Result<(Option<StoreKey>, Options), Refusal> {
         match target {
             ProducerTarget::PerMessage => Ok((None, Options::default())),
-            ProducerTarget::Temporary => Ok((self.create_temporary(conn), Options::default())),
+            ProducerTarget::Temporary(lifetime) => {
+                Ok((self.create_temporary(conn, *lifetime), Options::default()))
+            }
             ProducerTarget::Address(address) if address.object.is_some() => {
                 let text = format!("'{address}' is a named object: publish to its channel");
                 Err(Refusal::new(Code::ObjectNotAllowedHere, address.name.clone(), text))
@@ -108,6 +121,9 @@ impl Engine {
     pub(crate) fn close_producer(&mut self, key: ProducerKey) {
         if let Some(producer) = self.close_producer_quietly(key) {
             self.emit(Step(0), Effect::LinkClosed { conn: producer.conn, link: producer.link });
+            if let Some(store) = producer.store {
+                self.link_left(store, Maker::Producer(key));
+            }
         }
     }
 

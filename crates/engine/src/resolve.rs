@@ -1,6 +1,5 @@
 //! From an address to a store (ADR-6, RES-B1, RES-B2, RES-L1, RES-L2, RES-L13, RES-L14), and use for the first time.
 
-use crate::command::ConnId;
 use crate::engine::Engine;
 use postroad_model::address::{Address, Kind};
 use postroad_model::id::StoreKey;
@@ -105,29 +104,13 @@ impl Engine {
         durable: bool,
     ) -> StoreKey {
         // Invariant: a store costs kilobytes, so memory ends long before 2^32 of them.
-        let store = StoreKey(u32::try_from(self.stores.len()).expect("fewer than 2^32 stores"));
+        let next = || StoreKey(u32::try_from(self.stores.len()).expect("fewer than 2^32 stores"));
+        let store = self.free_stores.pop().unwrap_or_else(next);
         let uid = self.new_uid();
         let record = Record::StoreCreated { store, uid, name: name.to_owned(), definition, made_by };
         self.record(record, durable);
         self.join_destination_appeared();
         store
-    }
-
-    /// Creates a temporary queue that ends with its connection (ADR-9).
-    pub(crate) fn create_temporary(&mut self, conn: ConnId) -> Option<StoreKey> {
-        if !self.conns.contains_key(&conn) {
-            return None;
-        }
-        let name = format!("$tmp.{}", base32(self.new_uid().0));
-        let definition = StoreDefinition::Queue(QueueSettings::default());
-        let store = self.create_store(&name, definition, MadeBy::FirstUse, false);
-        if let Some(state) = self.store_mut(store) {
-            state.owner = Some(conn);
-        }
-        if let Some(state) = self.conns.get_mut(&conn) {
-            state.temporaries.push(store);
-        }
-        Some(store)
     }
 
     /// The address under which clients reach a store again.
@@ -152,16 +135,4 @@ fn elsewhere(broker: &str, address: &Address, intent: Intent) -> Refusal {
             Refusal::new(Code::NotLocal, format!("{name}@{broker}"), text)
         }
     }
-}
-
-/// 128 bits as 26 characters that no protocol treats specially.
-fn base32(bytes: [u8; 16]) -> String {
-    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-    let mut number = u128::from_be_bytes(bytes);
-    let mut out = [0u8; 26];
-    for place in out.iter_mut().rev() {
-        *place = DIGITS[usize::try_from(number % 32).unwrap_or(0)];
-        number /= 32;
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }

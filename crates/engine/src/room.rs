@@ -146,6 +146,7 @@ impl Engine {
             self.move_on(key, ids);
         }
         self.room_in(key);
+        self.reap_later(key);
     }
 
     /// What makes room for others has been offered before, or a burst would pass by readers that keep up.

@@ -7,6 +7,7 @@ use crate::log::{Entry, EventLog};
 use crate::message_ids::MessageIds;
 use crate::origins::Origins;
 use crate::queue::Queue;
+use crate::temporary::Temporary;
 use postroad_model::id::{EventId, JoinKey, Origin, StoreKey, StoreUid, WallMs};
 use postroad_model::settings::{DedupeSettings, PublisherDedupe, StoreType};
 use postroad_record::{MadeBy, StoreDefinition, StoredEvent};
@@ -34,6 +35,8 @@ pub(crate) struct Store {
     pub kind: Kind,
     /// A temporary queue belongs to a connection and dies with it.
     pub owner: Option<ConnId>,
+    /// How long a temporary queue lives before that.
+    pub temporary: Option<Temporary>,
     /// It is deleted: nobody finds it any more, and a job removes what is in it.
     pub deleted: bool,
     /// Its events.
@@ -141,6 +144,7 @@ impl Store {
             made_by,
             kind,
             owner: None,
+            temporary: None,
             deleted: false,
             log: EventLog::default(),
             next_id: first,

@@ -13,6 +13,7 @@ mod memory;
 mod networks;
 mod objects;
 mod queues;
+mod temporaries;
 mod wild;
 
 use postroad_amqp_codec::message::{Body, Header, Message as Whole, MessageId, Properties};

@@ -60,7 +60,7 @@ fn wild() -> impl Strategy<Value = Command> {
         (conn(), link()).prop_map(|(conn, link)| Command::OpenProducer {
             conn,
             link,
-            target: ProducerTarget::Temporary
+            target: ProducerTarget::Temporary(crate::Lifetime::OnClose)
         }),
     ]
 }
