@@ -13,8 +13,8 @@ use crate::listener::{Connections, accept, bind};
 use crate::storage::Storage;
 use crate::{EngineThread, ServeError};
 use postroad_config::{Config, Protocol, SecurityMode};
-use postroad_engine::Engine;
 use postroad_journal::{Options, Recovered};
+use postroad_shell::Setup;
 use std::future::Future;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -54,20 +54,16 @@ impl Broker {
         let began = Instant::now();
         let seed = *uuid::Uuid::new_v4().as_bytes();
         let clock = Clock::new();
-        let mut engine = Engine::new(config.broker.clone(), seed);
         let (journal_events, journal_inbox) = mpsc::unbounded_channel();
-        let options = journal_options(config.storage.segment_size);
-        let (mut storage, recovered) = Storage::open(
-            &config.data_dir,
-            options,
-            config.storage.checkpoint_every,
-            &mut engine,
+        let setup = Setup {
+            broker: config.broker.clone(),
+            journal: journal_options(config.storage.segment_size),
+            checkpoint_every: config.storage.checkpoint_every,
             seed,
-            journal_events,
-        )?;
-        engine.configure(config.broker.clone());
-        engine.found();
-        define(&mut engine, &mut storage, config, clock.now())?;
+        };
+        let Storage { mut shell, writer, recovered } =
+            Storage::open(&config.data_dir, setup, journal_events)?;
+        define(&mut shell, config, clock.now())?;
         let bound = bind_all(config)?;
         let (core, inbox) = mpsc::unbounded_channel();
         let (admin, admin_inbox) = mpsc::channel(ADMIN_CALLS);
@@ -82,7 +78,7 @@ impl Broker {
             stop: stopped.clone(),
         };
         let info = server_info(config, users);
-        let core_task = Core::new(engine, storage, clock, inbox, admin_inbox, journal_inbox);
+        let core_task = Core::new(shell, writer, clock, inbox, admin_inbox, journal_inbox);
         let addresses = bound.iter().map(|b| (b.protocol, b.address)).collect();
         let (report, ended) = oneshot::channel();
         let threads =

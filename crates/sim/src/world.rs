@@ -1,7 +1,7 @@
 //! One simulated world: a broker over a disk in memory, clients over byte pipes, and the checkers around them. Its clock
 //! moves when it is told to; nothing happens that the seed did not choose.
 
-use crate::broker::{Broker, Input, Sabotage, StartError};
+use crate::broker::{Broker, Config, Input, Sabotage, Start};
 use crate::check::order::Order;
 use crate::check::{View, Violation, check_record, damage, delivery, recovery};
 use crate::client::{Client, Held, Place, Saw};
@@ -12,10 +12,11 @@ use crate::random::Random;
 use crate::shadow::Shadow;
 use postroad_amqp::LinkId;
 use postroad_door_amqp::DoorConfig;
-use postroad_engine::{ConnId, Now};
-use postroad_journal::{Error, MemDisk, Stop};
+use postroad_engine::Now;
+use postroad_journal::MemDisk;
 use postroad_model::settings::BrokerSettings;
-use std::collections::VecDeque;
+use postroad_shell::{ConnIds, Use};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A client's place in the world: it may be connected or not.
@@ -46,6 +47,8 @@ pub struct Tally {
     pub repeated: u64,
     /// Steps written.
     pub steps: u64,
+    /// Starts at a checkpoint.
+    pub checkpoints: u64,
 }
 
 /// Broker, disk, clients, checkers.
@@ -76,11 +79,12 @@ pub struct World {
     written: Vec<Vec<u8>>,
     /// Steps that were there before this life.
     before: u64,
-    settings: BrokerSettings,
+    /// Checkpoints that were made, by a hash of their bytes, with the number of steps before them.
+    checkpoints: BTreeMap<u64, u64>,
+    config: Config,
     door: Arc<DoorConfig>,
-    next_conn: u64,
+    conns: ConnIds,
     lives: u64,
-    sabotage: Sabotage,
     trace: VecDeque<String>,
     /// Lines of the trace that are kept; 0 keeps none.
     trace_lines: usize,
@@ -94,9 +98,10 @@ impl World {
     /// # Errors
     /// If it does not start.
     pub fn new(seed: u64, seats: usize, sabotage: Sabotage, trace_lines: usize) -> Result<Self, Violation> {
-        let random = Random::new(seed);
+        let mut random = Random::new(seed);
         let settings =
             BrokerSettings { name: "sim".into(), max_window: 200, job_batch: 3, ..BrokerSettings::default() };
+        let checkpoint_every = if random.one_in(4) { u64::MAX } else { random.range(4, 100) << 10 };
         let mut world = Self {
             random,
             now: Now { wall: 1_000_000, mono: 0 },
@@ -111,11 +116,11 @@ impl World {
             latest: 0,
             written: Vec::new(),
             before: 0,
-            settings,
+            checkpoints: BTreeMap::new(),
+            config: Config { settings, checkpoint_every, sabotage },
             door: Arc::new(DoorConfig::default()),
-            next_conn: 1,
+            conns: ConnIds::default(),
             lives: 0,
-            sabotage,
             trace: VecDeque::new(),
             trace_lines,
             digest: seed,
@@ -155,34 +160,27 @@ impl World {
 
     /// Starts the broker on what is on the disk, and checks what came back.
     fn start(&mut self) -> Result<(), Violation> {
-        let durable = self.before;
+        self.conns = ConnIds::default();
         for _ in 0..100 {
             self.lives += 1;
             let seed = self.random.bits();
-            match Broker::start(&self.disk, &self.settings, seed, self.sabotage) {
-                Ok((broker, start)) => {
-                    recovery::check_prefix(&self.written, durable, &start.steps)?;
-                    self.resume(broker, start.steps.len(), start.stop)?;
-                    return Ok(());
-                }
+            match Broker::start(&self.disk, &self.config, seed) {
+                Ok((broker, start)) => return self.resume(broker, &start),
                 // A crash that strikes while the journal is being opened: what was durable still is.
-                Err(StartError::Journal(Error::Io { .. } | Error::PreviousIo)) => {
-                    self.disk = self.next_disk();
-                }
-                Err(StartError::Journal(error)) => {
+                Err(error) if error.is_of_the_disk() => self.disk = self.next_disk(),
+                Err(error) => {
                     return Err(Violation::new("recovery", format!("the broker does not start: {error}")));
-                }
-                Err(StartError::Step(text)) => {
-                    return Err(Violation::new("recovery", format!("a step can't be read: {text}")));
                 }
             }
         }
         Err(Violation::new("recovery", "the broker never starts"))
     }
 
-    fn resume(&mut self, broker: Broker, steps: usize, stop: Stop) -> Result<(), Violation> {
+    fn resume(&mut self, broker: Broker, start: &Start) -> Result<(), Violation> {
+        let steps = recovery::check_start(&self.written, self.before, &self.checkpoints, &start.frames)?;
         if steps < self.written.len() || self.lives == 1 {
             self.written.truncate(steps);
+            self.checkpoints.retain(|_, before| *before <= steps as u64);
             let mut ledger = Ledger::default();
             for payload in &self.written {
                 let records = postroad_record::decode_step(payload)
@@ -195,7 +193,8 @@ impl World {
         }
         self.order.forget();
         self.before = self.written.len() as u64;
-        self.note(|| format!("the broker starts ({stop:?}, {steps} steps)"));
+        self.tally.checkpoints += u64::from(start.frames.iter().any(|(used, _)| *used == Use::Checkpoint));
+        self.note(|| format!("the broker starts ({:?}, {steps} steps)", start.stop));
         self.broker = Some(broker);
         let now = self.now;
         // Before its first own step, it is exactly what was read back.
@@ -249,7 +248,7 @@ impl World {
             return self.crash();
         }
         let stopped =
-            self.broker.as_mut().map_or(Ok(()), |broker| broker.disk_idle().and_then(|()| broker.stop()));
+            self.broker.as_mut().map_or(Ok(true), |broker| broker.disk_idle().and_then(|()| broker.stop()));
         self.after_turn()?;
         self.before = self.durable();
         self.broker = None;
@@ -271,7 +270,14 @@ impl World {
         }
         self.after_turn()?;
         let durable = self.durable().max(durable);
-        self.tally.damages += u64::from(damage::check(&self.disk, &self.written, durable, &mut self.random)?);
+        self.tally.damages += u64::from(damage::check(
+            &self.disk,
+            &self.config,
+            &self.written,
+            durable,
+            &self.checkpoints,
+            &mut self.random,
+        )?);
         Ok(())
     }
 
@@ -282,7 +288,7 @@ impl World {
     pub fn compare(&mut self) -> Result<(), Violation> {
         let now = Now { wall: self.latest, mono: self.now.mono };
         let Some(broker) = &mut self.broker else { return Ok(()) };
-        recovery::check_replay(broker, &self.settings, &self.written, now)
+        recovery::check_replay(broker, &self.config.settings, &self.written, now)
     }
 
     /// One turn of the broker.
@@ -326,6 +332,9 @@ impl World {
     /// Checks the steps that were made, and hands out the effects that may be performed.
     fn after_turn(&mut self) -> Result<(), Violation> {
         let Some(broker) = &mut self.broker else { return Ok(()) };
+        if let Some(checkpoint) = broker.checkpoint.take() {
+            self.checkpoints.insert(checkpoint.hash, self.before + checkpoint.steps);
+        }
         let fresh = std::mem::take(&mut broker.fresh);
         let ready = std::mem::take(&mut broker.ready);
         let answers = std::mem::take(&mut broker.answers);
@@ -339,7 +348,7 @@ impl World {
             }
         }
         for (conn, effects) in ready {
-            self.mix(conn.0 << 32 | effects.len() as u64);
+            self.mix(conn.0.rotate_left(20) ^ effects.len() as u64);
             let line =
                 self.seats.iter_mut().filter_map(|seat| seat.live.as_mut()).find(|(_, l)| l.conn == conn);
             if let Some((_, line)) = line {
@@ -380,8 +389,10 @@ impl World {
     pub fn connect(&mut self, seat: usize) {
         let first_id = if self.random.one_in(2) { 0 } else { u32::MAX - 20 };
         let Some(place) = self.seats.get_mut(seat).filter(|seat| seat.live.is_none()) else { return };
-        let conn = ConnId(self.next_conn);
-        self.next_conn += 1;
+        let conn = self.conns.take();
+        if let Some(broker) = &mut self.broker {
+            broker.push(Input::Register(conn));
+        }
         let client = Client::new(&place.id, self.now.mono, first_id);
         place.live = Some((client, Line::new(conn, &self.door, self.now.mono)));
         self.note(|| format!("client-{seat} connects as {}", conn.0));
@@ -421,6 +432,7 @@ impl World {
             broker.push(Input::Commands(commands));
             broker.push(Input::Unregister(line.conn));
         }
+        self.conns.give_back(line.conn);
         for (place, held, orderly) in client.end() {
             self.returned(&place, &held, orderly);
         }

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut total = [0_u64; 7];
+    let mut total = [0_u64; 8];
     let mut broken = 0_u64;
     for seed in arguments.seed..arguments.seed.saturating_add(arguments.runs) {
         let plan = Plan {
@@ -55,6 +55,7 @@ fn main() -> ExitCode {
             tally.confirmed,
             tally.delivered,
             tally.steps,
+            tally.checkpoints,
         ];
         total.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
         let same = !arguments.twin || run(&plan).digest == outcome.digest;
@@ -66,9 +67,9 @@ fn main() -> ExitCode {
             }
         }
     }
-    let [operations, crashes, stops, damages, confirmed, delivered, steps] = total;
+    let [operations, crashes, stops, damages, confirmed, delivered, steps, checkpoints] = total;
     println!(
-        "{operations} operations, {crashes} crashes, {stops} clean stops, {damages} damages reported, {confirmed} durable \
+        "{operations} operations, {crashes} crashes, {stops} clean stops, {checkpoints} starts at a checkpoint, {damages} damages reported, {confirmed} durable \
          messages confirmed, {delivered} deliveries, {steps} steps, {broken} violations"
     );
     if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,10 +1,12 @@
 //! A flipped bit in what was synced is reported with file and offset, or harmless; it is never served (DESIGN 7.3).
 
 use super::Violation;
-use super::recovery::check_prefix;
+use super::recovery::check_start;
+use crate::broker::{Broker, Config, StartError};
 use crate::random::Random;
-use postroad_journal::{Disk, Error, JournalId, MemDisk, Options, Recovery};
-use std::sync::Arc;
+use postroad_journal::{Disk, Error, MemDisk};
+use postroad_shell::OpenError;
+use std::collections::BTreeMap;
 
 /// Flips one bit somewhere in a copy of the folder and reads the copy. Says whether the damage was reported.
 ///
@@ -12,8 +14,10 @@ use std::sync::Arc;
 /// If the flip is neither reported nor harmless.
 pub fn check(
     disk: &MemDisk,
+    config: &Config,
     written: &[Vec<u8>],
     durable: u64,
+    checkpoints: &BTreeMap<u64, u64>,
     random: &mut Random,
 ) -> Result<bool, Violation> {
     let copy = disk.copy();
@@ -25,26 +29,12 @@ pub fn check(
     if !copy.flip_bit(&name, offset, bit) {
         return Ok(false);
     }
-    match read_all(&copy) {
-        Ok(read) => {
-            let result = check_prefix(written, durable, &read);
-            let place = format!("after a flipped bit in {name} at {offset}");
-            result.map(|()| false).map_err(|v| Violation::new("damage", format!("{place}: {}", v.text)))
-        }
-        Err(Error::Damage(damage)) if damage.file.contains(&name) || damage.file.ends_with('/') => Ok(true),
-        Err(Error::Damage(_) | Error::NewerFormat { .. }) => Ok(true),
-        Err(error) => {
-            let text = format!("a flipped bit in {name} at {offset} is reported as: {error}");
-            Err(Violation::new("damage", text))
-        }
+    let place = format!("a flipped bit in {name} at {offset}");
+    match Broker::start(&copy, config, random.bits()) {
+        Ok((_, start)) => check_start(written, durable, checkpoints, &start.frames)
+            .map(|_| false)
+            .map_err(|violation| Violation::new("damage", format!("after {place}: {}", violation.text))),
+        Err(StartError::Open(OpenError::Journal(Error::Damage(_) | Error::NewerFormat { .. }))) => Ok(true),
+        Err(error) => Err(Violation::new("damage", format!("{place} is reported as: {error}"))),
     }
-}
-
-fn read_all(disk: &MemDisk) -> Result<Vec<Vec<u8>>, Error> {
-    let mut recovery = Recovery::open(Arc::new(disk.clone()), Options::small(), JournalId([0; 16]))?;
-    let mut read = Vec::new();
-    while let Some(frame) = recovery.next_frame()? {
-        read.push(frame.payload.to_vec());
-    }
-    Ok(read)
 }

@@ -7,28 +7,53 @@ use crate::ledger::Ledger;
 use postroad_engine::admin::{EventView, Page, Request, Response, Selection, StoreKind};
 use postroad_engine::{Engine, Now};
 use postroad_model::settings::BrokerSettings;
+use postroad_shell::Use;
 use std::collections::BTreeMap;
 
 const RULE: &str = "recovery";
 
-/// Checks what was read back against what was written, of which the first `durable` steps were durable.
+/// Checks what was read back against what was written, of which the first `durable` steps were durable: the steps behind a
+/// checkpoint that was made, or all of them. Says how many steps that are in all.
 ///
 /// # Errors
 /// The broken promise.
-pub fn check_prefix(written: &[Vec<u8>], durable: u64, read: &[Vec<u8>]) -> Result<(), Violation> {
-    if (read.len() as u64) < durable {
-        let text = format!("{durable} steps were durable, {} came back", read.len());
-        return Err(Violation::new(RULE, text));
-    }
-    for (at, payload) in read.iter().enumerate() {
-        if written.get(at) != Some(payload) {
-            return Err(Violation::new(
+pub fn check_start(
+    written: &[Vec<u8>],
+    durable: u64,
+    checkpoints: &BTreeMap<u64, u64>,
+    frames: &[(Use, Vec<u8>)],
+) -> Result<usize, Violation> {
+    let of = |wanted| frames.iter().filter(move |(used, _)| *used == wanted).map(|(_, payload)| payload);
+    let mut before = 0;
+    if of(Use::Checkpoint).next().is_some() {
+        let hash = hash(of(Use::Checkpoint).flatten().copied());
+        let known = checkpoints.get(&hash).ok_or_else(|| {
+            Violation::new(
                 RULE,
-                format!("step {at} came back with other bytes than it was written with"),
-            ));
+                "the log begins with a checkpoint that was never made, or with a part of one",
+            )
+        })?;
+        before = usize::try_from(*known).unwrap_or(usize::MAX);
+    }
+    let steps = before + of(Use::Step).count();
+    if (steps as u64) < durable {
+        return Err(Violation::new(RULE, format!("{durable} steps were durable, {steps} came back")));
+    }
+    for (at, payload) in (before..).zip(of(Use::Step)) {
+        if written.get(at) != Some(payload) {
+            let text = format!("step {at} came back with other bytes than it was written with");
+            return Err(Violation::new(RULE, text));
         }
     }
-    Ok(())
+    Ok(steps)
+}
+
+/// A hash of the bytes of a checkpoint.
+#[must_use]
+pub fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// Compares what the engine shows with the naive model: every event on disk of every store, and every position.
@@ -122,7 +147,7 @@ pub fn check_replay(
     written: &[Vec<u8>],
     now: Now,
 ) -> Result<(), Violation> {
-    let live = broker.engine.digest();
+    let live = broker.engine().digest();
     let replayed = digest_of(settings, written.iter().chain(&broker.fresh).map(Vec::as_slice), now)?;
     if replayed != live {
         return Err(Violation::new(
@@ -131,7 +156,7 @@ pub fn check_replay(
         ));
     }
     let mut pieces: Vec<Vec<u8>> = Vec::new();
-    broker.engine.snapshot(&mut |piece| pieces.push(piece.to_vec()));
+    broker.engine().snapshot(&mut |piece| pieces.push(piece.to_vec()));
     if digest_of(settings, pieces.iter().map(Vec::as_slice), now)? != live {
         return Err(Violation::new(
             "snapshot digest",

@@ -1,0 +1,184 @@
+//! The journal under the engine: frames that wait for room, frames on their way to the disk, and checkpoints.
+
+use crate::shell::ShellError;
+use postroad_engine::{Step, StepBytes};
+use postroad_journal::{
+    AppendError, Appended, Batch, Checkpoint, FreeError, Journal, Label, Lsn, SegmentNumber, Space,
+};
+use std::collections::VecDeque;
+
+/// Kind of the frames that hold a step: a list of records.
+pub(crate) const KIND_STEP: u8 = 1;
+/// Kind of the frames that hold a further piece of a checkpoint: records that rebuild the state, like those of a step.
+pub(crate) const KIND_CHECKPOINT: u8 = 2;
+/// Kind of the frame that holds the first piece of a checkpoint.
+pub(crate) const KIND_CHECKPOINT_BEGIN: u8 = 3;
+
+/// Frames from the engine's hands to the disk's.
+#[derive(Debug)]
+pub(crate) struct Log {
+    journal: Journal,
+    /// Frames that found no segment ready, in order.
+    waiting: VecDeque<Pending>,
+    /// The last frame of each batch that holds steps, with the last of these.
+    on_the_way: VecDeque<(Lsn, Step)>,
+    durable: Step,
+    /// Bytes appended since the last checkpoint began.
+    since_checkpoint: u64,
+    /// A checkpoint is due after so many.
+    checkpoint_every: u64,
+    /// The first frame of the checkpoint that is being appended.
+    checkpoint: Option<Appended>,
+    /// A checkpoint is appended and not yet declared complete by the journal.
+    completing: bool,
+}
+
+/// A frame that is to be appended.
+#[derive(Debug)]
+enum Pending {
+    Step(StepBytes),
+    Checkpoint { payload: Vec<u8>, first: bool, last: bool },
+}
+
+impl Pending {
+    fn frame(&self) -> (u8, &[u8]) {
+        match self {
+            Self::Step(step) => (KIND_STEP, &step.payload),
+            Self::Checkpoint { payload, first: true, .. } => (KIND_CHECKPOINT_BEGIN, payload),
+            Self::Checkpoint { payload, .. } => (KIND_CHECKPOINT, payload),
+        }
+    }
+}
+
+impl Log {
+    /// A log behind `read` bytes that a start had to read.
+    pub(crate) const fn new(journal: Journal, read: u64, checkpoint_every: u64) -> Self {
+        Self {
+            journal,
+            waiting: VecDeque::new(),
+            on_the_way: VecDeque::new(),
+            durable: Step(0),
+            since_checkpoint: read,
+            checkpoint_every,
+            checkpoint: None,
+            completing: false,
+        }
+    }
+
+    /// Appends steps behind those that wait, as far as there is room.
+    ///
+    /// # Errors
+    /// If the journal has failed; the broker must end.
+    pub(crate) fn append(&mut self, steps: impl Iterator<Item = StepBytes>) -> Result<(), ShellError> {
+        self.waiting.extend(steps.map(Pending::Step));
+        let mut last = None;
+        while let Some(pending) = self.waiting.front() {
+            let (kind, payload) = pending.frame();
+            let appended = match self.journal.append(Label::kind(kind), &[payload]) {
+                Ok(appended) => appended,
+                Err(AppendError::NotReady { .. } | AppendError::NoSpace { .. }) => break,
+                Err(AppendError::PreviousIo) => return Err(postroad_journal::Error::PreviousIo.into()),
+                Err(error) => return Err(ShellError::Frame(error)),
+            };
+            self.since_checkpoint += payload.len() as u64;
+            match self.waiting.pop_front() {
+                Some(Pending::Step(step)) => last = Some((appended.lsn, step.step)),
+                Some(Pending::Checkpoint { last, .. }) => self.checkpoint_appended(appended, last),
+                None => {}
+            }
+        }
+        self.on_the_way.extend(last);
+        Ok(())
+    }
+
+    fn checkpoint_appended(&mut self, appended: Appended, last: bool) {
+        let first = *self.checkpoint.get_or_insert(appended);
+        if last {
+            self.journal.complete_checkpoint(Checkpoint { first, last: appended.lsn });
+            self.checkpoint = None;
+        }
+    }
+
+    /// What was appended since the last call, for the disk.
+    pub(crate) fn take_batch(&mut self) -> Option<Batch> {
+        self.journal.take_batch()
+    }
+
+    /// Whether enough was appended for a checkpoint of a state that holds so many bytes of messages. Waiting for twice
+    /// the state keeps what checkpoints write below half of all that is written.
+    #[must_use]
+    pub(crate) fn wants_checkpoint(&self, state: u64) -> bool {
+        let due = self.checkpoint_every.max(state.saturating_mul(2));
+        self.since_checkpoint >= due && !self.completing && self.waiting.is_empty() && !self.is_full()
+    }
+
+    /// Appends a checkpoint: pieces that rebuild the state as it is after every step appended so far.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(crate) fn append_checkpoint(&mut self, pieces: Vec<Vec<u8>>) -> Result<(), ShellError> {
+        let count = pieces.len();
+        let pending = pieces.into_iter().enumerate();
+        let pending = pending.map(|(at, payload)| Pending::Checkpoint {
+            payload,
+            first: at == 0,
+            last: at + 1 == count,
+        });
+        self.waiting.extend(pending);
+        self.completing = count > 0;
+        self.since_checkpoint = 0;
+        self.append(std::iter::empty())
+    }
+
+    /// A checkpoint is complete: what lies before it is not needed any more. Says how many segments that frees.
+    ///
+    /// # Errors
+    /// If the journal knows of no such checkpoint.
+    pub(crate) fn checkpointed(&mut self, checkpoint: Checkpoint) -> Result<usize, FreeError> {
+        self.completing = false;
+        self.free_before(checkpoint.first.location.segment)
+    }
+
+    fn free_before(&self, segment: SegmentNumber) -> Result<usize, FreeError> {
+        self.journal.free_before(segment)
+    }
+
+    /// Notes that every frame up to `lsn` is durable, and says up to which step that is everything.
+    pub(crate) fn became_durable(&mut self, lsn: Lsn) -> Step {
+        while let Some((_, step)) = self.on_the_way.pop_front_if(|(last, _)| *last <= lsn) {
+            self.durable = step;
+        }
+        self.durable
+    }
+
+    /// The last step that is durable, with every one before it.
+    pub(crate) const fn durable(&self) -> Step {
+        self.durable
+    }
+
+    /// Whether no frame waits for a segment and no step for the disk.
+    #[must_use]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.on_the_way.is_empty()
+    }
+
+    /// Frames that wait for a segment.
+    #[must_use]
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether the disk has no room for another segment.
+    #[must_use]
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self.journal.space(), Space::Full { .. })
+    }
+
+    /// Marks the clean stop as the very last frame.
+    ///
+    /// # Errors
+    /// As [`AppendError`] says.
+    pub(crate) fn append_clean_stop(&mut self) -> Result<(), AppendError> {
+        self.journal.append_clean_stop().map(drop)
+    }
+}

@@ -1,0 +1,258 @@
+//! The turn: what came in goes through the engine, its steps into the journal, its effects to those they are for once
+//! they may be told.
+
+use crate::log::Log;
+use crate::outbox::{Outbox, Reply};
+use postroad_engine::admin::{Request, Response};
+use postroad_engine::{Command, ConnId, Effect, Engine, Now, Output, Step, StepBytes};
+use postroad_journal::{AppendError, Batch, Checkpoint, Error, FreeError, Journal, Lsn};
+use postroad_model::refusal::Refusal;
+
+/// Pieces of waiting work done at once when the last connections are gone.
+const TASKS_AT_THE_END: usize = 64;
+
+/// Why a broker must end.
+#[derive(Debug, thiserror::Error)]
+pub enum ShellError {
+    /// A write or sync failed before: what is promised from here on can't be kept.
+    #[error(transparent)]
+    Journal(#[from] Error),
+    /// A frame that the journal can't take. A step holds one message, whose size is limited far below a frame's, and
+    /// nothing is appended after the clean stop; so this is a fault of the program.
+    #[error("a frame can't be appended: {0}")]
+    Frame(AppendError),
+}
+
+/// How the end of the log was marked.
+#[derive(Debug)]
+pub enum StopMark {
+    /// As a clean stop: the next start knows that nothing is missing.
+    Clean,
+    /// Not at all, because so many frames found no room: the next start must not trust that nothing is missing.
+    NoRoom(usize),
+    /// Not at all: there is no room for the mark itself. Then the next start renews the stores' identities, which is
+    /// always right.
+    Unmarked(AppendError),
+}
+
+/// Engine and journal, and the effects that wait between them. `R` is what the owner keeps for a connection.
+#[derive(Debug)]
+pub struct Shell<R> {
+    engine: Engine,
+    log: Log,
+    outbox: Outbox<R>,
+    next_reply: u64,
+    checkpoints: u64,
+    /// Reused from turn to turn.
+    out: Output,
+}
+
+impl<R> Shell<R> {
+    pub(crate) fn new(engine: Engine, journal: Journal, read: u64, checkpoint_every: u64) -> Self {
+        Self {
+            engine,
+            log: Log::new(journal, read, checkpoint_every),
+            outbox: Outbox::default(),
+            next_reply: 1,
+            checkpoints: 0,
+            out: Output::default(),
+        }
+    }
+
+    // ---- what comes in ----
+
+    /// A connection wants its effects. Its number is one of [`ConnIds`](crate::ConnIds).
+    pub fn register(&mut self, conn: ConnId, route: R) {
+        self.outbox.register(conn, route);
+    }
+
+    /// A connection is over: what waits for it is dropped, what it held goes back.
+    pub fn unregister(&mut self, now: Now, conn: ConnId) {
+        self.outbox.unregister(conn);
+        self.engine.handle(now, Command::Disconnect { conn });
+    }
+
+    /// Handles a command of a connection.
+    pub fn handle(&mut self, now: Now, command: Command) {
+        self.engine.handle(now, command);
+    }
+
+    /// Asks on behalf of an operator; gives the number of the [`Reply`] to come.
+    pub fn ask(&mut self, now: Now, request: Box<Request>) -> u64 {
+        let reply = self.next_reply;
+        self.next_reply += 1;
+        self.engine.handle(now, Command::Admin { reply, request });
+        reply
+    }
+
+    /// Does up to `budget` pieces of waiting work; whether more is waiting.
+    pub fn run(&mut self, now: Now, budget: usize) -> bool {
+        self.engine.run(now, budget)
+    }
+
+    // ---- the end of a turn ----
+
+    /// Ends a turn: its steps are appended as far as there is room, a checkpoint behind them if one is due, and its effects
+    /// wait or are ready.
+    ///
+    /// # Errors
+    /// If the journal has failed; the broker must end.
+    pub fn flush(&mut self) -> Result<(), ShellError> {
+        self.flush_seen(|_| ())
+    }
+
+    /// As [`Self::flush`], and shows each step before it is appended. For a simulator, which compares them with what comes
+    /// back, and may damage them on purpose.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn flush_seen(&mut self, see: impl FnMut(&mut StepBytes)) -> Result<(), ShellError> {
+        self.engine.take_output(&mut self.out);
+        self.out.steps.iter_mut().for_each(see);
+        if let Some(last) = self.out.steps.last() {
+            self.outbox.begin_turn(last.step);
+        }
+        self.log.append(self.out.steps.drain(..))?;
+        self.engine.set_disk_full(self.log.is_full());
+        if self.log.wants_checkpoint(self.engine.message_bytes()) {
+            self.checkpoint()?;
+        }
+        for (after, effect) in self.out.effects.drain(..) {
+            self.outbox.take(after, effect);
+        }
+        Ok(())
+    }
+
+    /// Writes the state into the journal, so that what lies before can be freed and a start has little to read.
+    fn checkpoint(&mut self) -> Result<(), ShellError> {
+        self.checkpoints += 1;
+        let mut pieces = Vec::new();
+        self.engine.snapshot(&mut |piece| pieces.push(piece.to_vec()));
+        self.log.append_checkpoint(pieces)
+    }
+
+    /// What was appended since the last call: to be written and synced, in the order in which it was taken.
+    pub fn take_batch(&mut self) -> Option<Batch> {
+        self.log.take_batch()
+    }
+
+    /// Hands out the effects that may be performed, a list for each connection, in order.
+    pub fn send_ready(&mut self, send: impl FnMut(ConnId, &R, Vec<Effect>)) {
+        self.outbox.send_ready(send);
+    }
+
+    /// The next answer that an operator may be given.
+    pub fn take_reply(&mut self) -> Option<Reply> {
+        self.outbox.take_reply()
+    }
+
+    /// An answer that was flushed, also if a crash could take back what it says. For a start, while nobody is served, and
+    /// for questions that change nothing; `None` if the engine has not answered yet.
+    pub fn take_reply_early(&mut self, number: u64) -> Option<Result<Response, Refusal>> {
+        self.outbox.take_reply_early(number).map(|reply| reply.result)
+    }
+
+    // ---- what happened to the journal ----
+
+    /// Every frame up to `lsn` is durable: what waited for it is ready.
+    pub fn became_durable(&mut self, lsn: Lsn) {
+        let durable = self.log.became_durable(lsn);
+        self.outbox.release(durable);
+    }
+
+    /// A segment became ready: what found no room is appended.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn space(&mut self) -> Result<(), ShellError> {
+        self.log.append(std::iter::empty())?;
+        self.engine.set_disk_full(self.log.is_full());
+        Ok(())
+    }
+
+    /// The disk has no room for another segment: publishers are refused, consumers go on.
+    pub const fn no_space(&mut self) {
+        self.engine.set_disk_full(true);
+    }
+
+    /// A checkpoint is complete. Says how many segments that frees.
+    ///
+    /// # Errors
+    /// If the journal knows of no such checkpoint.
+    pub fn checkpointed(&mut self, checkpoint: Checkpoint) -> Result<usize, FreeError> {
+        self.log.checkpointed(checkpoint)
+    }
+
+    // ---- the end ----
+
+    /// Takes leave of every connection that is still there: what they held goes back, and that is flushed.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn unregister_all(&mut self, now: Now) -> Result<(), ShellError> {
+        for conn in self.outbox.ids() {
+            self.unregister(now, conn);
+        }
+        while self.engine.run(now, TASKS_AT_THE_END) {}
+        self.flush()
+    }
+
+    /// Marks the end of the log, after which nothing is appended; the last batch is to be taken, written and synced. Where
+    /// frames found no room there is no clean stop.
+    pub fn stop(&mut self) -> StopMark {
+        match self.log.waiting() {
+            0 => self.log.append_clean_stop().map_or_else(StopMark::Unmarked, |()| StopMark::Clean),
+            frames => StopMark::NoRoom(frames),
+        }
+    }
+
+    // ---- questions ----
+
+    /// The engine, to look at.
+    #[must_use]
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Checkpoints that were begun since the start.
+    #[must_use]
+    pub const fn checkpoints(&self) -> u64 {
+        self.checkpoints
+    }
+
+    /// The monotonic time at which [`Self::run`] is to be called next, if nothing else happens before.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.engine.next_deadline()
+    }
+
+    /// Connections that are registered.
+    #[must_use]
+    pub const fn connections(&self) -> usize {
+        self.outbox.open()
+    }
+
+    /// The last step of this life that is durable, with every one before it.
+    #[must_use]
+    pub const fn durable(&self) -> Step {
+        self.log.durable()
+    }
+
+    /// Whether everything that was flushed is durable, and so nothing waits.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.log.is_idle()
+    }
+
+    /// Whether the disk has no room for another segment.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.log.is_full()
+    }
+
+    /// Whether frames can't be appended because the disk is full.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.log.waiting() > 0 && self.log.is_full()
+    }
+}

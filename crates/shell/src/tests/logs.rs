@@ -1,0 +1,124 @@
+//! Starts, checkpoints that are whole and that are not, full disks, and the end.
+
+use super::Broker;
+use crate::{StopMark, Use};
+use postroad_journal::{MemDisk, Stop};
+
+/// A broker whose queue holds `count` messages of `size` bytes, all durable.
+fn with_messages(disk: &MemDisk, checkpoint_every: u64, count: u64, size: usize) -> Broker {
+    let mut broker = Broker::start(disk, checkpoint_every);
+    broker.make_queue("q");
+    let (_, producer) = broker.producer(1, "q");
+    for tag in 0..count {
+        broker.publish(producer, tag, size);
+        broker.turn();
+        broker.settle();
+    }
+    broker
+}
+
+#[test]
+fn a_start_reads_back_what_was_durable() {
+    let disk = MemDisk::new();
+    let broker = with_messages(&disk, u64::MAX, 20, 1_000);
+    drop(broker);
+    let mut broker = Broker::start(&disk.crash(5), u64::MAX);
+    assert_eq!(broker.stop, Stop::Unclean);
+    assert_eq!(broker.depth(), 20);
+}
+
+#[test]
+fn a_start_begins_at_the_last_whole_checkpoint() {
+    let disk = MemDisk::new();
+    let mut broker = with_messages(&disk, 1, 20, 1_000);
+    broker.purge("q");
+    broker.turn();
+    broker.settle();
+    let (_, producer) = broker.producer(2, "q");
+    for tag in 0..5 {
+        broker.publish(producer, tag, 1_000);
+    }
+    broker.turn();
+    broker.settle();
+    drop(broker);
+    let mut broker = Broker::start(&disk.crash(5), u64::MAX);
+    assert_eq!(broker.frames.first(), Some(&Use::Checkpoint));
+    assert_eq!(broker.depth(), 5);
+}
+
+/// A checkpoint that a crash cut short stands behind the steps that it was to replace: its pieces must not be replayed over
+/// them, or what its missing pieces held would be gone.
+#[test]
+fn half_a_checkpoint_takes_nothing_away() {
+    let disk = MemDisk::new();
+    let mut broker = with_messages(&disk, 1, 20, 60_000);
+    broker.make_queue("churn");
+    let (_, producer) = broker.producer(2, "churn");
+    let (mut passed, begun) = (0, broker.shell.checkpoints());
+    while broker.shell.checkpoints() < begun + 2 {
+        let before = broker.shell.checkpoints();
+        broker.publish(producer, 0, 60_000);
+        broker.turn();
+        broker.settle();
+        broker.purge("churn");
+        broker.turn();
+        if broker.shell.checkpoints() == before {
+            broker.settle();
+            continue;
+        }
+        // The state has more than one piece, each in a segment of its own: the process may die between them.
+        broker.settle_watched(|| {
+            let mut after = Broker::start(&disk.copy(), u64::MAX);
+            assert_eq!(after.depth(), 20);
+            passed += after.frames.iter().filter(|used| **used == Use::Passed).count();
+        });
+    }
+    assert!(passed > 0, "no copy held a part of a checkpoint, so this shows nothing");
+}
+
+/// Publishes more in one turn than there is room for; gives how many.
+fn overfill(broker: &mut Broker, disk: &MemDisk) -> u64 {
+    let (_, producer) = broker.producer(2, "q");
+    disk.set_capacity(Some(0));
+    for tag in 0..100 {
+        broker.publish(producer, tag, 1_000);
+    }
+    broker.turn();
+    broker.settle();
+    broker.publish(producer, 100, 1_000);
+    broker.turn();
+    broker.settle();
+    100
+}
+
+#[test]
+fn what_finds_no_room_waits_and_is_not_confirmed() {
+    let disk = MemDisk::new();
+    let mut broker = with_messages(&disk, u64::MAX, 1, 1_000);
+    broker.take_sent();
+    let count = overfill(&mut broker, &disk);
+    assert!(broker.shell.is_stuck() && !broker.shell.is_idle());
+    // The steps of a turn are confirmed together, so not even those are that found room; a refusal waits behind them.
+    assert_eq!(broker.take_sent(), []);
+    disk.set_capacity(None);
+    broker.settle();
+    let sent: Vec<String> = broker.take_sent().into_iter().flat_map(|(_, words)| words).collect();
+    let mut expected: Vec<String> = (0..count).map(|tag| format!("accepted {tag}")).collect();
+    expected.push(format!("refused {count}"));
+    assert_eq!(sent, expected);
+    assert!(broker.shell.is_idle());
+}
+
+#[test]
+fn a_clean_stop_is_marked_only_when_nothing_waits() {
+    let disk = MemDisk::new();
+    let mut broker = with_messages(&disk, u64::MAX, 3, 1_000);
+    assert!(matches!(broker.shell.stop(), StopMark::Clean));
+    broker.pass_on();
+    broker.sync_quietly();
+    drop(broker);
+    let mut broker = Broker::start(&disk, u64::MAX);
+    assert_eq!(broker.stop, Stop::Clean);
+    overfill(&mut broker, &disk);
+    assert!(matches!(broker.shell.stop(), StopMark::NoRoom(1..)));
+}
