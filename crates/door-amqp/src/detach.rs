@@ -3,7 +3,6 @@
 use crate::door::Door;
 use crate::links::{End, Held, Link, Wire};
 use crate::refusal::{amqp_error, with_reason};
-use crate::source::Ends;
 use postroad_amqp::{AttachReply, LinkId, SessionId};
 use postroad_amqp_codec::AmqpError;
 use postroad_amqp_codec::error::condition;
@@ -52,7 +51,10 @@ impl Door {
                 let mode = link.mode_at_detach(closed);
                 self.leave(no, mode, commands);
             }
-            (Wire::WeDetached, _) => self.leave(no, CloseMode::Detach, commands),
+            (Wire::WeDetached, _) => {
+                let mode = link.mode_at_detach(false);
+                self.leave(no, mode, commands);
+            }
             (Wire::Gone, _) => {
                 let mode = self.links.get(no).map_or(CloseMode::Detach, mode_at_end);
                 self.leave(no, mode, commands);
@@ -72,8 +74,8 @@ impl Door {
             (Held::Consumer(taker), End::Consumer(consumer)) => {
                 let default = consumer.default.clone();
                 commands.push(Command::CloseConsumer { taker, mode, default });
-                if let (Some(name), CloseMode::Detach, Ends::WithSession | Ends::WithConnection) =
-                    (&consumer.durable, mode, consumer.ends)
+                if let (Some(name), CloseMode::Detach) = (&consumer.durable, mode)
+                    && consumer.ends.lingers()
                 {
                     self.lingering.insert(name.clone(), (link.session, consumer.ends));
                 }
@@ -114,7 +116,8 @@ impl Door {
             Ok(()) => Wire::WeDetached,
             Err(_) => link.wire,
         };
-        self.leave(no, CloseMode::Detach, commands);
+        let mode = self.links.get(no).map_or(CloseMode::Detach, |link| link.mode_at_detach(false));
+        self.leave(no, mode, commands);
     }
 
     /// The client detached a link, or answered our detach.
@@ -151,12 +154,12 @@ impl Door {
         let ended: Vec<String> = self
             .lingering
             .iter()
-            .filter(|(_, (of, ends))| *of == session && *ends == Ends::WithSession)
+            .filter(|(_, (of, ends))| *of == session && ends.with_session())
             .map(|(name, _)| name.clone())
             .collect();
         for name in ended {
             self.lingering.remove(&name);
-            self.delete_subscription(name, commands);
+            self.expire_subscription(name, commands);
         }
     }
 
@@ -167,13 +170,13 @@ impl Door {
         self.links.release(no);
     }
 
-    /// Ends a subscription whose expiry policy says so and whose link was detached before. Nobody waits for the answer.
-    fn delete_subscription(&mut self, name: String, commands: &mut Vec<Command>) {
-        commands.push(Command::DeleteSubscription { conn: self.conn, link: NO_LINK, name });
+    /// A subscription whose link was detached before begins to expire: its policy says so.
+    fn expire_subscription(&mut self, name: String, commands: &mut Vec<Command>) {
+        commands.push(Command::ExpireSubscription { conn: self.conn, name });
     }
 
-    /// The connection is over. Consumers of an orderly end leave with the default outcome (AM-14); subscriptions that
-    /// end with the connection are ended; all else the engine returns by itself (AK-5).
+    /// The connection is over. Consumers of an orderly end leave with the default outcome (AM-14); of any other end the
+    /// engine returns what they had by itself (AK-5), and sees to the subscriptions that expire with the connection.
     pub(crate) fn leave_all(&mut self, orderly: bool, commands: &mut Vec<Command>) {
         for no in self.links.of(None) {
             let Some(Link { held: Held::Consumer(taker), end: End::Consumer(consumer), .. }) =
@@ -181,14 +184,13 @@ impl Door {
             else {
                 continue;
             };
-            let mode = consumer.ends.at_close();
-            if orderly || mode == CloseMode::Close {
-                let (taker, default) = (*taker, consumer.default.clone());
+            if orderly {
+                let (taker, mode, default) = (*taker, consumer.ends.at_close(), consumer.default.clone());
                 commands.push(Command::CloseConsumer { taker, mode, default });
             }
         }
         for (name, _) in std::mem::take(&mut self.lingering) {
-            self.delete_subscription(name, commands);
+            self.expire_subscription(name, commands);
         }
     }
 
@@ -242,9 +244,6 @@ impl Door {
         }
     }
 }
-
-/// The number under which answers come that nobody waits for; no link has it.
-const NO_LINK: LinkNo = LinkNo(u32::MAX);
 
 /// What the end of its session means to a link's subscription.
 fn mode_at_end(link: &Link) -> CloseMode {

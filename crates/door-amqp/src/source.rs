@@ -8,9 +8,9 @@ use postroad_amqp_codec::terminus::{
     Source, TerminusDurability, TerminusExpiryPolicy, distribution_mode, outcome,
 };
 use postroad_amqp_codec::{AmqpError, Fields, Symbol, Value};
-use postroad_engine::{CloseMode, ConsumerSource, ConsumerSpec, Resolved, Settlement};
+use postroad_engine::{CloseMode, ConsumerSource, ConsumerSpec, Expiry, Resolved, Settlement};
 use postroad_model::address::{Address, Kind};
-use postroad_model::settings::{NamedObjectSettings, Start};
+use postroad_model::settings::{ExpiryPolicy, NamedObjectSettings, Start};
 
 /// The descriptors of the selector filter (AM-9).
 const SELECTOR: (u64, &str) = (0x0000_468C_0000_0004, "apache.org:selector-filter:string");
@@ -27,33 +27,41 @@ pub(crate) struct Wanted {
     pub(crate) ends: Ends,
 }
 
-/// When a durable subscription ends besides by a closing detach: the terminus expiry policy (AM-6).
+/// When a durable subscription begins to expire, besides that a closing detach ends it (AM-6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
-    /// By nothing else.
-    Never,
-    /// With its link.
-    WithLink,
-    /// With its session.
-    WithSession,
-    /// With its connection.
-    WithConnection,
-}
+pub(crate) struct Ends(ExpiryPolicy);
 
 impl Ends {
-    /// The peer detached the link.
+    /// The peer detached the link, or we did.
     pub(crate) fn at_detach(self, closed: bool) -> CloseMode {
-        if closed || self == Self::WithLink { CloseMode::Close } else { CloseMode::Detach }
+        match self.0 {
+            _ if closed => CloseMode::Close,
+            ExpiryPolicy::LinkDetach => CloseMode::Expire,
+            _ => CloseMode::Detach,
+        }
     }
 
     /// The session ended.
     pub(crate) fn at_end(self) -> CloseMode {
-        if matches!(self, Self::WithLink | Self::WithSession) { CloseMode::Close } else { CloseMode::Detach }
+        match self.0 {
+            ExpiryPolicy::LinkDetach | ExpiryPolicy::SessionEnd => CloseMode::Expire,
+            ExpiryPolicy::ConnectionClose | ExpiryPolicy::Never => CloseMode::Detach,
+        }
     }
 
-    /// The connection closed or was lost.
+    /// The connection closed.
     pub(crate) fn at_close(self) -> CloseMode {
-        if self == Self::Never { CloseMode::Detach } else { CloseMode::Close }
+        if self.0 == ExpiryPolicy::Never { CloseMode::Detach } else { CloseMode::Expire }
+    }
+
+    /// What the end of the session, or of the connection, means to a subscription whose link was detached before.
+    pub(crate) fn lingers(self) -> bool {
+        matches!(self.0, ExpiryPolicy::SessionEnd | ExpiryPolicy::ConnectionClose)
+    }
+
+    /// A detached link's subscription begins to expire with the session.
+    pub(crate) fn with_session(self) -> bool {
+        self.0 == ExpiryPolicy::SessionEnd
     }
 }
 
@@ -96,13 +104,15 @@ pub(crate) fn read(attach: &Attach, source: &Source) -> Result<Wanted, AmqpError
         browse: source.distribution_mode.as_ref() == Some(&distribution_mode::COPY),
         presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
         durable,
+        expiry: Expiry { policy: expiry_policy(source.expiry_policy), timeout: source.timeout },
         start: start(attach.properties.as_ref())?,
         priority: priority(attach.properties.as_ref())?,
     };
     let mut reply = source.clone();
     reply.filter = Some(filters.honoured).filter(|filters| !filters.is_empty());
     reply.outcomes = outcomes(&source.outcomes);
-    let ends = expire(&mut reply, &spec);
+    outlive(&mut reply, &spec);
+    let ends = Ends(if spec.durable.is_some() { spec.expiry.policy } else { ExpiryPolicy::Never });
     let default = source.default_outcome.clone().map_or(Settlement::Released, |o| settlement(&o.into()));
     Ok(Wanted { spec, source: reply, default, ends })
 }
@@ -135,29 +145,40 @@ fn durable_name(link: &str, source: &Source, place: &ConsumerSource) -> Option<S
     (durable && subscribes).then(|| subscription_name(link).to_owned())
 }
 
-/// Writes into the reply what of the terminus survives, and says when the subscription ends.
-fn expire(reply: &mut Source, spec: &ConsumerSpec) -> Ends {
+/// Writes into the reply what of the terminus survives.
+fn outlive(reply: &mut Source, spec: &ConsumerSpec) {
     if let ConsumerSource::Temporary(lifetime) = &spec.source {
         reply.dynamic_node_properties = Some(dynamic::properties(*lifetime));
     }
-    if spec.durable.is_none() {
-        let native = matches!(&spec.source, ConsumerSource::Address(address) if address.object.is_some());
-        if !native {
-            reply.durable = TerminusDurability::None;
-        }
-        return Ends::Never;
+    if spec.durable.is_some() {
+        return;
     }
-    match reply.expiry_policy {
-        TerminusExpiryPolicy::Never => Ends::Never,
-        // A time to wait is not kept; what was to live for a while lives on rather than being lost, and the client
-        // is told so.
-        _ if reply.timeout > 0 => {
-            (reply.expiry_policy, reply.timeout) = (TerminusExpiryPolicy::Never, 0);
-            Ends::Never
-        }
-        TerminusExpiryPolicy::LinkDetach => Ends::WithLink,
-        TerminusExpiryPolicy::SessionEnd => Ends::WithSession,
-        TerminusExpiryPolicy::ConnectionClose => Ends::WithConnection,
+    let native = matches!(&spec.source, ConsumerSource::Address(address) if address.object.is_some());
+    reply.timeout = 0;
+    if native {
+        reply.expiry_policy = TerminusExpiryPolicy::Never;
+    } else {
+        // Nothing of it outlives its link; what it reads is defined apart from it.
+        reply.durable = TerminusDurability::None;
+        reply.expiry_policy = TerminusExpiryPolicy::LinkDetach;
+    }
+}
+
+const fn expiry_policy(policy: TerminusExpiryPolicy) -> ExpiryPolicy {
+    match policy {
+        TerminusExpiryPolicy::LinkDetach => ExpiryPolicy::LinkDetach,
+        TerminusExpiryPolicy::SessionEnd => ExpiryPolicy::SessionEnd,
+        TerminusExpiryPolicy::ConnectionClose => ExpiryPolicy::ConnectionClose,
+        TerminusExpiryPolicy::Never => ExpiryPolicy::Never,
+    }
+}
+
+const fn terminus_policy(policy: ExpiryPolicy) -> TerminusExpiryPolicy {
+    match policy {
+        ExpiryPolicy::LinkDetach => TerminusExpiryPolicy::LinkDetach,
+        ExpiryPolicy::SessionEnd => TerminusExpiryPolicy::SessionEnd,
+        ExpiryPolicy::ConnectionClose => TerminusExpiryPolicy::ConnectionClose,
+        ExpiryPolicy::Never => TerminusExpiryPolicy::Never,
     }
 }
 
@@ -233,7 +254,8 @@ pub(crate) fn of_subscription(address: String, settings: &NamedObjectSettings) -
     Source {
         address: Some(address),
         durable: TerminusDurability::UnsettledState,
-        expiry_policy: TerminusExpiryPolicy::Never,
+        expiry_policy: terminus_policy(settings.expiry_policy),
+        timeout: settings.expiry_timeout,
         distribution_mode: Some(distribution_mode::COPY),
         filter: Some(filter).filter(|filter| !filter.is_empty()),
         outcomes: outcomes(&[]),

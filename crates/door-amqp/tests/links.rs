@@ -249,6 +249,83 @@ fn the_other_expiry_policies_end_a_subscription_when_they_say() {
 }
 
 #[test]
+fn a_subscription_waits_for_as_long_as_its_timeout_says() {
+    for (expiry_policy, end) in [
+        (TerminusExpiryPolicy::LinkDetach, 0),
+        (TerminusExpiryPolicy::SessionEnd, 1),
+        (TerminusExpiryPolicy::ConnectionClose, 2),
+    ] {
+        let mut world = world();
+        let mut a = world.connect("a");
+        for kept in [true, false] {
+            let source = Source { expiry_policy, timeout: 10, ..durable_source("prices") };
+            let link = world.attach(a, receive_with("sub", source));
+            world.run();
+            let told = world.clients[a].attached[&link].source.clone().unwrap();
+            assert_eq!((told.expiry_policy, told.timeout), (expiry_policy, 10));
+            match end {
+                0 => world.detach(a, link, false),
+                1 => {
+                    world.end(a);
+                    world.begin(a);
+                }
+                _ => {
+                    world.clients[a].amqp.close(None).unwrap();
+                    world.run();
+                    a = world.connect("a");
+                }
+            }
+            world.run();
+            world.wait(if kept { 9_000 } else { 11_000 });
+            world.lines(a);
+            let lookup = world.attach(a, unsubscribe("sub"));
+            world.run();
+            let lines = world.lines(a);
+            assert_eq!(lines.len() == 1, kept, "{expiry_policy:?}: {lines:?}");
+            if kept {
+                let found = world.clients[a].attached[&lookup].source.clone().unwrap();
+                assert_eq!((found.expiry_policy, found.timeout), (expiry_policy, 10));
+                world.detach(a, lookup, false);
+                world.run();
+            }
+        }
+    }
+    proves("AM-6");
+}
+
+#[test]
+fn a_client_is_told_that_nothing_of_another_terminus_outlives_its_link() {
+    let mut world = world();
+    world.admin(Request::CreateObject {
+        channel: "prices".into(),
+        name: "native".into(),
+        settings: NamedObjectSettings::default(),
+        configured: false,
+    });
+    let a = world.connect("a");
+    let asked = |address: &str, durable| Source {
+        address: Some(address.into()),
+        durable,
+        expiry_policy: TerminusExpiryPolicy::Never,
+        timeout: 10,
+        capabilities: (address == "orders").then(|| Symbol::from_static("queue")).into_iter().collect(),
+        ..Source::default()
+    };
+    let none = TerminusDurability::None;
+    let state = TerminusDurability::UnsettledState;
+    for (address, wanted, durable, policy) in [
+        ("prices", none, none, TerminusExpiryPolicy::LinkDetach),
+        ("orders", state, none, TerminusExpiryPolicy::LinkDetach),
+        ("prices::native", state, state, TerminusExpiryPolicy::Never),
+    ] {
+        let link = world.attach(a, receive_with(address, asked(address, wanted)));
+        world.run();
+        let told = world.clients[a].attached[&link].source.clone().unwrap();
+        assert_eq!((told.durable, told.expiry_policy, told.timeout), (durable, policy, 0), "{address}");
+    }
+}
+
+#[test]
 fn unsubscribing_finds_the_subscription_and_then_deletes_it() {
     let mut world = world();
     let a = world.connect("a");

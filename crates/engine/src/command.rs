@@ -3,7 +3,7 @@
 use crate::admin;
 use postroad_model::address::Address;
 use postroad_model::message::Incoming;
-use postroad_model::settings::Start;
+use postroad_model::settings::{ExpiryPolicy, Start};
 
 /// A client connection, numbered by the server; never reused while the broker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +80,15 @@ pub enum ConsumerSource {
     Temporary(Lifetime),
 }
 
+/// How a durable subscription expires (AM-6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expiry {
+    /// When that begins.
+    pub policy: ExpiryPolicy,
+    /// Seconds that it then waits for a consumer.
+    pub timeout: u32,
+}
+
 /// How a consumer wants to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerSpec {
@@ -95,6 +104,8 @@ pub struct ConsumerSpec {
     pub presettled: bool,
     /// A durable subscription of this name, owned by the client (AM-5).
     pub durable: Option<String>,
+    /// How a durable expires.
+    pub expiry: Expiry,
     /// Where a durable begins when it is created; `None` means `new`.
     pub start: Option<Start>,
     /// Consumer priority (AM-17).
@@ -129,6 +140,8 @@ pub enum CloseMode {
     Detach,
     /// A durable subscription ends with it (close).
     Close,
+    /// The consumer leaves, and a durable subscription begins to expire: its policy says so.
+    Expire,
 }
 
 /// One thing that happened outside. Each is answered by effects; nothing is answered before it is durable.
@@ -215,7 +228,7 @@ pub enum Command {
     CloseConsumer {
         /// Which.
         taker: TakerKey,
-        /// Whether a durable subscription ends too.
+        /// What it means to a durable subscription.
         mode: CloseMode,
         /// The source's default outcome (AM-14).
         default: Settlement,
@@ -226,6 +239,13 @@ pub enum Command {
         conn: ConnId,
         /// Under which link number the answer goes out.
         link: LinkNo,
+        /// The subscription's name.
+        name: String,
+    },
+    /// A durable subscription of the client, whose consumer left before, begins to expire. Not answered.
+    ExpireSubscription {
+        /// On which connection.
+        conn: ConnId,
         /// The subscription's name.
         name: String,
     },

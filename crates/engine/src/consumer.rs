@@ -1,6 +1,6 @@
 //! Consumers: attach, credit, outcomes, detach, loss (named-objects 3.3, 3.6, 3.9).
 
-use crate::command::{CloseMode, ConnId, ConsumerSource, ConsumerSpec, LinkNo, Settlement, TakerKey};
+use crate::command::{CloseMode, ConnId, ConsumerSource, ConsumerSpec, Expiry, LinkNo, Settlement, TakerKey};
 use crate::effect::{Effect, Resolved};
 use crate::engine::{Engine, Task};
 use crate::reader::{Position, Reader, ReaderKey, Who};
@@ -13,7 +13,7 @@ use postroad_model::id::{EventId, ObjectKey, StoreKey};
 use postroad_model::name::check_object_name;
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::{NamedObjectSettings, OnDefinitionChange, Takeover};
-use postroad_record::{MadeBy, Owner};
+use postroad_record::{MadeBy, Owner, Record};
 use postroad_selector::Selector;
 
 /// What a consumer is attached to, decided before anything changes.
@@ -131,11 +131,14 @@ impl Engine {
             selector: selector.map(|s| s.source().to_owned()),
             no_local: spec.no_local,
             start_event_id: spec.start.unwrap_or_default(),
+            expiry_policy: spec.expiry.policy,
+            expiry_timeout: spec.expiry.timeout,
             ..NamedObjectSettings::default()
         };
         if let Some(key) = self.find_object(store, &owner, name) {
             if self.same_definition(key, store, &wanted) {
                 self.take_over(key)?;
+                self.change_expiry(key, spec.expiry);
                 return Ok(key);
             }
             self.redefine(key)?;
@@ -150,6 +153,20 @@ impl Engine {
                 && object.settings.selector == wanted.selector
                 && object.settings.no_local == wanted.no_local
         })
+    }
+
+    /// How a subscription expires is what its present terminus says.
+    fn change_expiry(&mut self, key: ObjectKey, expiry: Expiry) {
+        let Some(object) = self.objects.get(&key) else { return };
+        let settings = NamedObjectSettings {
+            expiry_policy: expiry.policy,
+            expiry_timeout: expiry.timeout,
+            ..object.settings.clone()
+        };
+        if settings != object.settings {
+            let durable = settings.persistent;
+            self.record(Record::ObjectAltered { object: key, settings }, durable);
+        }
     }
 
     /// Another topic, selector or no-local: the old object and its backlog go, unless it is in use or protected.
@@ -219,6 +236,11 @@ impl Engine {
             Source::Reader(reader) => {
                 if let Some(reader) = self.readers.get_mut(reader) {
                     reader.taker = Some(key);
+                }
+                if let Place::Object(object) = place
+                    && let Some(object) = self.objects.get_mut(object)
+                {
+                    object.unused_since = None;
                 }
                 self.schedule(Task::Feed(reader));
             }
@@ -334,8 +356,12 @@ impl Engine {
         self.apply_outcome(key, &closed, default);
         self.remove_taker(key);
         self.link_left(store, Maker::Taker(key));
-        if let (CloseMode::Close, Source::Reader(reader)) = (mode, source) {
-            self.end_subscription(reader);
+        if let Source::Reader(reader) = source {
+            match mode {
+                CloseMode::Detach => {}
+                CloseMode::Close => self.end_subscription(reader),
+                CloseMode::Expire => self.lost_with_connection(reader),
+            }
         }
         let after = self.step_under_way();
         self.emit(after, Effect::LinkClosed { conn, link });

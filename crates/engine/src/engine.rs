@@ -11,7 +11,7 @@ use crate::publish::Producer;
 use crate::reader::{Reader, ReaderKey};
 use crate::slots::Slots;
 use crate::store::Store;
-use crate::taker::Taker;
+use crate::taker::{Source, Taker};
 use postroad_model::id::{JobKey, JoinKey, ObjectKey, StoreKey, StoreUid, WallMs};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::BrokerSettings;
@@ -47,6 +47,10 @@ pub(crate) enum Task {
     Evict(StoreKey),
     /// Delete a temporary queue whose life is over.
     Reap(StoreKey),
+    /// End a durable subscription whose time is over.
+    Lapse(ObjectKey),
+    /// Begin the time of the durable subscriptions whose consumers went with the broker.
+    LapseAll,
     /// Look for messages that all consumers of a queue refused.
     Recheck(StoreKey),
     /// Make delayed messages deliverable.
@@ -75,7 +79,12 @@ impl Task {
             | Self::Undelay(store)
             | Self::Unblock(store)
             | Self::Release(store) => Some(store),
-            Self::Feed(_) | Self::Join(_) | Self::Browse(_) | Self::Job(_) => None,
+            Self::Feed(_)
+            | Self::Join(_)
+            | Self::Browse(_)
+            | Self::Job(_)
+            | Self::Lapse(_)
+            | Self::LapseAll => None,
         }
     }
 }
@@ -250,6 +259,7 @@ impl Engine {
             Command::Written { conn, bytes } => self.written(conn, bytes),
             Command::CloseConsumer { taker, mode, default } => self.close_consumer(taker, mode, &default),
             Command::FindSubscription { conn, link, name } => self.find_subscription(conn, link, &name),
+            Command::ExpireSubscription { conn, name } => self.expire_subscription(conn, &name),
             Command::DeleteSubscription { conn, link, name } => self.delete_subscription(conn, link, &name),
             Command::Admin { reply, request } => {
                 if let Some(result) = self.administer(reply, *request) {
@@ -273,6 +283,8 @@ impl Engine {
             Task::Expire(store) => self.expire(store),
             Task::Evict(store) => self.evict(store),
             Task::Reap(store) => self.reap(store),
+            Task::Lapse(object) => self.lapse(object),
+            Task::LapseAll => self.expire_after_start(),
             Task::Recheck(store) => self.recheck_refused(store),
             Task::Undelay(store) => self.undelay(store),
             Task::Browse(taker) => self.feed_browser(taker),
@@ -419,7 +431,11 @@ impl Engine {
             }
         }
         for taker in state.takers {
+            let source = self.takers.get(taker).map(|taker| taker.source);
             self.lose_consumer(taker);
+            if let Some(Source::Reader(reader)) = source {
+                self.lost_with_connection(reader);
+            }
         }
         for store in state.temporaries {
             self.delete_store_now(store);

@@ -26,6 +26,7 @@ mod dead_letter;
 mod dispatch;
 mod effect;
 mod engine;
+mod expiry;
 mod job;
 mod join;
 mod lifecycle;
@@ -53,7 +54,7 @@ mod tests;
 mod view;
 
 pub use command::{
-    Client, CloseMode, Command, ConnId, ConsumerSource, ConsumerSpec, Lifetime, LinkNo, ProducerKey,
+    Client, CloseMode, Command, ConnId, ConsumerSource, ConsumerSpec, Expiry, Lifetime, LinkNo, ProducerKey,
     ProducerTarget, Settlement, TakerKey,
 };
 pub use effect::{Annotations, Delivery, Effect, Output, Publication, Resolved, Step, StepBytes};

@@ -77,6 +77,7 @@ impl Engine {
             self.schedule(Task::Expire(key));
             self.schedule(if is_queue { Task::Dispatch(key) } else { Task::Trim(key) });
         }
+        self.schedule(Task::LapseAll);
         let jobs: Vec<JobKey> = self.jobs.keys().copied().collect();
         for job in jobs {
             self.schedule(Task::Job(job));

@@ -43,6 +43,8 @@ pub(crate) struct Object {
     pub sent_before_start: EventId,
     /// Its position.
     pub reader: ReaderKey,
+    /// Since when it waits for a consumer before it expires, monotonic milliseconds (AM-6).
+    pub unused_since: Option<u64>,
     /// Events dead-lettered since the start.
     pub dead_lettered: u64,
     /// Deliveries sent again since the start.
@@ -98,6 +100,7 @@ impl Object {
             marked: Step(0),
             sent_before_start: 0,
             reader,
+            unused_since: None,
             dead_lettered: 0,
             redelivered: 0,
         }

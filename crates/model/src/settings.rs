@@ -395,6 +395,21 @@ pub enum OnDefinitionChange {
     Refuse,
 }
 
+/// When a client's durable subscription begins to expire: the expiry policy of its terminus (AM-6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpiryPolicy {
+    /// Never: only its client or an operator ends it.
+    #[default]
+    Never,
+    /// When its link is detached.
+    LinkDetach,
+    /// When its session ends.
+    SessionEnd,
+    /// When its connection closes.
+    ConnectionClose,
+}
+
 /// Settings of a named object (named-objects section 4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -418,6 +433,10 @@ pub struct NamedObjectSettings {
     pub consumer_takeover: Takeover,
     /// What another definition from a client does.
     pub on_definition_change: OnDefinitionChange,
+    /// When a client's subscription begins to expire.
+    pub expiry_policy: ExpiryPolicy,
+    /// Seconds that it then waits for a consumer before it goes.
+    pub expiry_timeout: u32,
     /// Redelivery and dead letters.
     #[serde(flatten)]
     pub redelivery: RedeliverySettings,
@@ -435,6 +454,8 @@ impl Default for NamedObjectSettings {
             ack_policy: None,
             consumer_takeover: Takeover::default(),
             on_definition_change: OnDefinitionChange::default(),
+            expiry_policy: ExpiryPolicy::default(),
+            expiry_timeout: 0,
             redelivery: RedeliverySettings::default(),
         }
     }

@@ -135,6 +135,7 @@ impl Bench {
             browse: false,
             presettled: false,
             durable: None,
+            expiry: postroad_engine::Expiry::default(),
             start: None,
             priority: 0,
         };

@@ -67,6 +67,8 @@ fn every_key_of_the_broker_arrives() {
         spool_max_events: 10,
         spool_max_bytes: 1_000,
         memory: 6 << 20,
+        // No setting: how much a piece of a job does is the broker's own affair.
+        job_batch: 256,
         max_topic_bytes: 512,
         max_levels: 16,
     };

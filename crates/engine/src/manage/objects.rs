@@ -9,7 +9,7 @@ use crate::store::Store;
 use postroad_model::id::ObjectKey;
 use postroad_model::name::check_object_name;
 use postroad_model::refusal::{Code, Refusal};
-use postroad_model::settings::{NamedObjectSettings, ObjectType, Scope};
+use postroad_model::settings::{ExpiryPolicy, NamedObjectSettings, ObjectType, Scope};
 use postroad_record::{Owner, Work};
 
 impl Engine {
@@ -139,6 +139,10 @@ impl Engine {
 fn check_offered(name: &str, settings: &NamedObjectSettings) -> Result<(), Refusal> {
     if settings.object_type != ObjectType::Exclusive {
         let text = format!("named object '{name}': only type exclusive is offered by this version");
+        return Err(Refusal::new(Code::NotSupported, name, text));
+    }
+    if settings.expiry_policy != ExpiryPolicy::Never || settings.expiry_timeout > 0 {
+        let text = format!("named object '{name}' can't expire: only clients' durable subscriptions do");
         return Err(Refusal::new(Code::NotSupported, name, text));
     }
     if settings.scope == Scope::Cluster {

@@ -166,6 +166,7 @@ fn spec(source: &str, how: u8) -> ConsumerSpec {
         browse: how & 0x0c == 0x0c,
         presettled: how & 0x70 == 0x70,
         durable: (how & 0x80 != 0 && !source.contains("::")).then(|| "S".to_owned()),
+        expiry: crate::Expiry::default(),
         start: (how & 1 == 1).then_some(Start::Oldest),
         priority: i32::from(how & 1),
     }

@@ -33,6 +33,7 @@ fn producers_get_no_credit_while_too_much_is_held() {
         browse: false,
         presettled: false,
         durable: None,
+        expiry: crate::Expiry::default(),
         start: None,
         priority: 0,
     };

@@ -563,3 +563,84 @@ fn a_drain_ends_with_an_answer() {
          drained A 3",
     );
 }
+
+#[test]
+fn a_subscription_waits_for_its_consumer_as_long_as_was_asked() {
+    for (policy, leaves) in
+        [("link-detach", "expire A"), ("session-end", "cut A"), ("connection-close", "cut A")]
+    {
+        let begin = format!(
+            "channel c
+             consume A c durable=S expiry={policy},10
+             view c::A/S expiry_policy=\"{policy}\" expiry_timeout=10
+             publish c 1
+             got A = 1
+             {leaves}
+             publish c 2
+             wait 9000\n"
+        );
+        // It comes back in time, and keeps what it has from then on.
+        check(
+            &format!(
+                "{begin}
+             consume A c durable=S expiry={policy},10
+             got A = 1*1 2
+             wait 60000
+             {leaves}
+             wait 9000
+             owed c::A/S = 1 2
+             wait 2000
+             owed c::A/S => OBJECT_NOT_FOUND"
+            )
+            .replace(if leaves == "cut A" { "\u{0}" } else { "1*1" }, "1"),
+        );
+        check(&format!(
+            "{begin}wait 2000\nowed c::A/S => OBJECT_NOT_FOUND\ncrash\nowed c::A/S => OBJECT_NOT_FOUND"
+        ));
+    }
+    proves("AM-6");
+    proves("NO-6");
+}
+
+#[test]
+fn what_expires_with_its_connection_does_so_when_the_broker_starts_again() {
+    for start in ["crash", "restart"] {
+        check(&format!(
+            "channel c
+             object c::native
+             consume A c durable=never expiry=never
+             consume B c durable=short conn=A expiry=session-end
+             consume C c durable=long conn=A expiry=connection-close,10
+             publish c 1
+             {start}
+             owed c::A/never = 1
+             owed c::native = 1
+             owed c::A/long = 1
+             owed c::A/short => OBJECT_NOT_FOUND
+             wait 9000
+             owed c::A/long = 1
+             wait 2000
+             owed c::A/long => OBJECT_NOT_FOUND
+             owed c::A/never = 1"
+        ));
+    }
+}
+
+#[test]
+fn how_a_subscription_expires_is_what_its_latest_consumer_asked() {
+    check(
+        "channel c
+         consume A c durable=S expiry=never
+         publish c 1
+         got A = 1
+         cut A
+         wait 60000
+         consume A c durable=S expiry=connection-close,1
+         got A = 1*1
+         crash
+         view c::A/S expiry_policy=connection-close
+         wait 2000
+         owed c::A/S => OBJECT_NOT_FOUND
+         object c::n expiry_policy=session-end => NOT_SUPPORTED",
+    );
+}

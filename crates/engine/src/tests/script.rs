@@ -5,6 +5,7 @@
 //! object c::d start_event_id=0           join a->b max_hops=0
 //! publish c 1..3 4{color=R} x{id=X,prio=9,ttl=50,mem,to=q} by=client
 //! consume A c::d credit=5 conn=X selector="..." durable=S browse presettled no_local priority=1 start=4
+//!     expiry=never|link-detach|session-end|connection-close[,SECONDS]     expire A (leaves, its time begins)
 //! got A = 1 2*1                           new deliveries; *N is the delivery count
 //! ack|release|fail|reject|refuse A 1 2    outcome of the latest open delivery of each text; `ack A ..3` up to it
 //! credit A 7 [drain]     drained A 1      cut X (connection)     detach A     close A    ended A = CODE
@@ -116,6 +117,7 @@ fn happen(broker: &mut Broker, verb: &str, rest: &[&str], at: &str) {
         "cut" => broker.cut(first),
         "detach" => broker.close(first, CloseMode::Detach),
         "close" => broker.close(first, CloseMode::Close),
+        "expire" => broker.close(first, CloseMode::Expire),
         "sync" => match first {
             "off" => broker.auto_sync = false,
             "on" => {
@@ -219,11 +221,20 @@ fn consume(broker: &mut Broker, rest: &[&str]) -> Done {
         browse: rest.contains(&"browse"),
         presettled: rest.contains(&"presettled"),
         durable: option(rest, "durable").map(str::to_owned),
+        expiry: expiry(rest),
         start: option(rest, "start").map(|start| start.parse::<Start>().unwrap()),
         priority: option(rest, "priority").map_or(0, |priority| priority.parse().unwrap()),
     };
     let credit = option(rest, "credit").map_or(1_000, |credit| credit.parse().unwrap());
     broker.consume(name, option(rest, "conn").unwrap_or(name), spec, credit)
+}
+
+/// `expiry=session-end` or `expiry=session-end,SECONDS`.
+fn expiry(rest: &[&str]) -> crate::Expiry {
+    let Some(text) = option(rest, "expiry") else { return crate::Expiry::default() };
+    let (policy, timeout) = text.split_once(',').unwrap_or((text, "0"));
+    let policy = serde_json::from_value(policy.into()).unwrap();
+    crate::Expiry { policy, timeout: timeout.parse().unwrap() }
 }
 
 fn expect_got(broker: &mut Broker, rest: &[&str], at: &str) {

@@ -15,6 +15,7 @@ fn spec(source: ConsumerSource) -> ConsumerSpec {
         browse: false,
         presettled: false,
         durable: None,
+        expiry: crate::Expiry::default(),
         start: None,
         priority: 0,
     }

@@ -424,6 +424,7 @@ fn subscriptions_are_found_by_their_owner() {
         browse: false,
         presettled: false,
         durable: Some("S".into()),
+        expiry: postroad_engine::Expiry::default(),
         start: None,
         priority: 0,
     });
