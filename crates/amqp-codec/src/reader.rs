@@ -326,6 +326,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// The position behind the next value, as its size says; `None` when it is of fixed width or its size is not there.
+    pub(crate) fn announced_end(&self) -> Option<u64> {
+        let mut reader = self.clone();
+        let code = reader.code().ok().filter(|&code| code >= format::BINARY_8)?;
+        let size = reader.size(code).ok()?;
+        Some((reader.position() as u64).saturating_add(size as u64))
+    }
+
     /// Reads the encoded bytes of one value of any type, as [`Reader::skip_value`] passes over it.
     ///
     /// # Errors

@@ -1,7 +1,9 @@
 //! What a door is told about its broker and what it allows its clients.
 
+use crate::staging::Staging;
 use postroad_amqp::{AcceptSasl, Config};
 use postroad_amqp_codec::{Fields, Symbol};
+use std::sync::Arc;
 
 /// The connection capability under which messages may name their own address (AM-1).
 pub(crate) const ANONYMOUS_RELAY: Symbol = Symbol::from_static("ANONYMOUS-RELAY");
@@ -29,7 +31,13 @@ pub struct DoorConfig {
     pub open_timeout_ms: Option<u32>,
     /// The largest message taken on links whose store sets no lower limit, in bytes; 0 is taken as the default.
     pub max_message_size: u64,
+    /// Room for messages of which pieces are still to come, of all connections together. Each of them may take a
+    /// quarter, or one message of the largest size.
+    pub staging: Arc<Staging>,
 }
+
+/// Bytes of unfinished messages where nothing else is said.
+const DEFAULT_STAGING: u64 = 1024 * 1024 * 1024;
 
 /// The largest message where nothing else is said, in bytes.
 const DEFAULT_MAX_MESSAGE_SIZE: u64 = 100 * 1024 * 1024;
@@ -48,6 +56,7 @@ impl Default for DoorConfig {
             idle_timeout_ms: limits.idle_timeout_ms,
             open_timeout_ms: limits.open_timeout_ms,
             max_message_size: DEFAULT_MAX_MESSAGE_SIZE,
+            staging: Arc::new(Staging::new(DEFAULT_STAGING)),
         }
     }
 }
@@ -69,6 +78,12 @@ impl DoorConfig {
             properties,
             ..Config::default()
         }
+    }
+
+    /// The room of one connection for unfinished messages.
+    pub(crate) fn connection_staging(&self) -> Arc<Staging> {
+        let limit = (self.staging.limit() / 4).max(self.message_limit(None));
+        Arc::new(Staging::part_of(Arc::clone(&self.staging), limit))
     }
 
     /// The limit that a link tells its sender, in bytes: that of its store, or the door's. Never none, since it bounds

@@ -6,6 +6,7 @@ use crate::outgoing::Outgoing;
 use crate::producer::{AcceptedRun, Piece};
 use crate::refusal::client_id_in_use;
 use crate::source::Ends;
+use crate::staging::Staging;
 use bytes::BytesMut;
 use postroad_amqp::{Connection, Event, OpenReply, Output, Password, SessionId};
 use postroad_amqp_codec::performative::{Open, Role};
@@ -64,6 +65,10 @@ pub struct Door {
     pub(crate) lingering: BTreeMap<String, (SessionId, Ends)>,
     /// Accepted deliveries that are told with the next ones.
     pub(crate) accepted: Option<AcceptedRun>,
+    /// Room for messages of which pieces are to come.
+    pub(crate) staging: Arc<Staging>,
+    /// It has sent large messages: the engine's answers are looked at for them.
+    pub(crate) sends_large: bool,
     /// Where the heads of deliveries are written.
     pub(crate) scratch: BytesMut,
     stage: Stage,
@@ -85,10 +90,12 @@ impl Door {
         Self {
             conn,
             amqp: Connection::accept(config.protocol(), config.sasl, now_ms),
-            config,
             links: Links::default(),
             lingering: BTreeMap::new(),
             accepted: None,
+            staging: config.connection_staging(),
+            config,
+            sends_large: false,
             scratch: BytesMut::new(),
             stage: Stage::Fresh,
             peer_address,

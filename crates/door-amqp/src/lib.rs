@@ -6,7 +6,7 @@
 //! [`Door::next_deadline`]; [`Door::poll_login`] and [`Door::login_result`] for credentials; [`Door::lost`] in the end.
 //!
 //! - `door`: the connection, and who gets which event and effect;
-//! - `producer`: links on which the client sends; `consumer`: links on which it receives;
+//! - `producer`: links on which the client sends; `staging`: messages in pieces; `consumer`: links on which it receives;
 //! - `source`: what sources mean (filters, durability, expiry); `deliver`: headers and annotations;
 //! - `outgoing`: how much of what the engine sent is written;
 //! - `detach`: how links, sessions and the connection end; `links`: the tables; `refusal`: errors on the wire;
@@ -20,8 +20,8 @@
 //! keeps no truth: when it is lost, the engine knows all that matters (DESIGN 7.10).
 //!
 //! **What is not here yet.** Transactions, shared subscriptions, delayed delivery, temporary topics, and the time-out of
-//! a terminus (a subscription that asks for one stays, and is told so). Messages are put together in memory, up to the
-//! link's limit.
+//! a terminus (a subscription that asks for one stays, and is told so). Messages are put together in memory, as far as
+//! [`Staging`] has room.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -37,7 +37,9 @@ mod producer;
 mod refusal;
 mod report;
 mod source;
+mod staging;
 
 pub use config::DoorConfig;
 pub use door::{Door, Login, LoginRequest};
 pub use refusal::amqp_error;
+pub use staging::Staging;

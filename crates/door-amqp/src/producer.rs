@@ -5,14 +5,19 @@ use crate::dynamic;
 use crate::links::{End, Held, Link, Wire};
 use crate::refusal::{amqp_error, invalid_field, not_implemented};
 use crate::source::kind_of;
+use crate::staging::{Pieces, Staging};
 use postroad_amqp::{AttachReply, Event, LinkId, SessionId};
 use postroad_amqp_codec::AmqpError;
+use postroad_amqp_codec::message::Sections;
 use postroad_amqp_codec::performative::{Attach, SenderSettleMode};
 use postroad_amqp_codec::state::DeliveryState;
 use postroad_amqp_codec::terminus::{Source, Target, TargetKind, TerminusDurability, TerminusExpiryPolicy};
 use postroad_engine::{Command, LinkNo, ProducerKey, ProducerTarget, Publication, Resolved};
 use postroad_model::address::Address;
 use postroad_model::message::Incoming;
+use postroad_model::refusal::{Code, Refusal};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A link on which the client sends.
 #[derive(Debug)]
@@ -24,6 +29,12 @@ pub(crate) struct Producer {
     limit: u64,
     /// Deliveries that the engine never saw, since they were aborted or refused here: its limit does not count them.
     unseen: u64,
+    /// The largest message that its store takes, in bytes.
+    max_message_size: u64,
+    /// Deliveries that have begun.
+    begun: u64,
+    /// Large messages that the engine has not answered for: while there are some, the client is given no credit.
+    large: VecDeque<u64>,
     /// A message of which more pieces are to come.
     partial: Option<Partial>,
     /// The operator was told that a message was refused.
@@ -35,7 +46,25 @@ pub(crate) struct Producer {
 struct Partial {
     /// Why the message is refused once it is complete.
     refused: Option<AmqpError>,
-    bytes: Vec<u8>,
+    pieces: Pieces,
+}
+
+/// A message of so many bytes is large: the next one of its link is taken once it is stored, since credit counts
+/// messages, not bytes.
+const LARGE: usize = 1024 * 1024;
+
+/// What came of a piece.
+enum Taken {
+    /// More pieces are to come.
+    Part,
+    /// More pieces are to come of a message that has just become large.
+    Large,
+    /// The message is whole.
+    Whole(Box<Incoming>),
+    /// It is refused, and over.
+    Refused(AmqpError),
+    /// It is going to be larger than its store takes.
+    TooLarge(AmqpError),
 }
 
 /// One piece of a delivery, as the protocol engine tells it.
@@ -127,6 +156,9 @@ impl Producer {
             snd_settle_mode: attach.snd_settle_mode,
             limit: 0,
             unseen: 0,
+            max_message_size: 0,
+            begun: 0,
+            large: VecDeque::new(),
             partial: None,
             told: false,
         };
@@ -137,6 +169,7 @@ impl Producer {
         if let (true, Some(resolved)) = (self.target.dynamic, resolved) {
             self.target.address = Some(resolved.address);
         }
+        self.max_message_size = max_message_size;
         AttachReply {
             source: self.source.take(),
             target: Some(TargetKind::Target(std::mem::take(&mut self.target))),
@@ -146,33 +179,71 @@ impl Producer {
         }
     }
 
-    /// Takes a piece; gives the whole message, or why it is refused, when it is complete.
-    fn take(&mut self, piece: &Piece) -> Option<Result<Box<Incoming>, AmqpError>> {
-        let refused = match self.partial.as_mut() {
-            None => piece.fault(),
-            Some(partial) => partial.refused.take(),
-        };
-        if piece.more {
-            let partial = self.partial.get_or_insert_with(|| Partial { refused: None, bytes: Vec::new() });
-            if refused.is_none() {
-                partial.bytes.extend_from_slice(&piece.payload);
-            }
-            partial.refused = refused;
-            return None;
+    /// Takes a piece.
+    fn take(&mut self, piece: &Piece, staging: &Arc<Staging>) -> Taken {
+        self.begun = self.begun.max(piece.delivery + 1);
+        match self.partial.take() {
+            None if piece.more => self.take_first(piece, staging),
+            None => match piece.fault() {
+                Some(error) => Taken::Refused(error),
+                None => Taken::of(Incoming::parse(&piece.payload)),
+            },
+            Some(partial) => self.take_next(piece, partial),
         }
-        let partial = self.partial.take();
-        if let Some(error) = refused {
-            return Some(Err(error));
-        }
-        let parsed = match partial {
-            None => Incoming::parse(&piece.payload),
-            Some(mut partial) => {
-                partial.bytes.extend_from_slice(&piece.payload);
-                Incoming::parse(&partial.bytes)
-            }
-        };
-        Some(parsed.map(Box::new).map_err(|refusal| amqp_error(&refusal)))
     }
+
+    /// The first of several pieces may show that the rest is in vain.
+    fn take_first(&mut self, piece: &Piece, staging: &Arc<Staging>) -> Taken {
+        let announced = Sections::announced_len(&piece.payload);
+        if announced > self.max_message_size {
+            return Taken::TooLarge(too_large(announced, self.max_message_size));
+        }
+        let refused = piece
+            .fault()
+            .or_else(|| Incoming::check_first_part(&piece.payload).err().map(|refusal| amqp_error(&refusal)));
+        self.take_next(piece, Partial { refused, pieces: Pieces::new(Arc::clone(staging)) })
+    }
+
+    fn take_next(&mut self, piece: &Piece, mut partial: Partial) -> Taken {
+        let before = partial.pieces.len();
+        if partial.refused.is_none() && !partial.pieces.add(&piece.payload) {
+            partial.refused = Some(no_room());
+        }
+        if piece.more {
+            let large = before < LARGE && partial.pieces.len() >= LARGE;
+            self.partial = Some(partial);
+            return if large { Taken::Large } else { Taken::Part };
+        }
+        match partial.refused {
+            Some(error) => Taken::Refused(error),
+            None => Taken::of(Incoming::parse_owned(&partial.pieces.join())),
+        }
+    }
+
+    /// How many deliveries the client may begin in all.
+    fn open_limit(&self) -> u64 {
+        let large = self.partial.as_ref().is_some_and(|partial| partial.pieces.len() >= LARGE);
+        if large || !self.large.is_empty() { self.begun } else { self.limit.saturating_add(self.unseen) }
+    }
+}
+
+impl Taken {
+    fn of(parsed: Result<Incoming, Refusal>) -> Self {
+        match parsed {
+            Ok(message) => Self::Whole(Box::new(message)),
+            Err(refusal) => Self::Refused(amqp_error(&refusal)),
+        }
+    }
+}
+
+fn too_large(announced: u64, limit: u64) -> AmqpError {
+    let text = format!("the message has at least {announced} bytes, the link takes at most {limit}");
+    amqp_error(&Refusal::new(Code::MsgTooBig, "message", text))
+}
+
+fn no_room() -> AmqpError {
+    let text = "the broker holds as much of unfinished messages as it may: send it again later";
+    amqp_error(&Refusal::new(Code::LimitReached, "message", text))
 }
 
 impl Door {
@@ -215,13 +286,20 @@ impl Door {
         }
     }
 
-    /// The engine lets a producer send more.
+    /// The engine lets a producer send more, or takes credit back.
     pub(crate) fn producer_credit(&mut self, no: LinkNo, limit: u64) {
+        if let Some((_, producer)) = self.links.get_mut(no).and_then(Link::producer_mut) {
+            producer.limit = limit;
+        }
+        self.tell_credit(no);
+    }
+
+    /// Tells the client how much it may send.
+    fn tell_credit(&mut self, no: LinkNo) {
         let Some(link) = self.links.get_mut(no) else { return };
         let id = link.id;
         let Some((_, producer)) = link.producer_mut() else { return };
-        producer.limit = limit;
-        let limit = limit.saturating_add(producer.unseen);
+        let limit = producer.open_limit();
         let _ = self.amqp.flow_receiver(id, limit, false);
     }
 
@@ -236,28 +314,57 @@ impl Door {
             return;
         }
         let (tag, settled) = (piece.delivery, piece.settled);
-        match producer.take(piece) {
-            None => {}
-            Some(Ok(message)) => commands.push(Command::Publish { producer: key, tag, message, settled }),
-            Some(Err(error)) if settled => {
+        match producer.take(piece, &self.staging) {
+            Taken::Part => {}
+            Taken::Large => self.tell_credit(no),
+            Taken::Whole(message) => {
+                if message.message.len() >= LARGE {
+                    self.large_message(no, tag, settled);
+                }
+                commands.push(Command::Publish { producer: key, tag, message, settled });
+            }
+            Taken::Refused(error) if settled => {
                 self.report_rejected(&error);
                 self.detach_for(no, error, commands);
             }
-            Some(Err(error)) => {
+            Taken::Refused(error) => {
                 self.reject(no, tag, error);
                 self.pass_over(no);
             }
+            Taken::TooLarge(error) => {
+                self.report_rejected(&error);
+                self.detach_for(no, error, commands);
+            }
+        }
+    }
+
+    /// A large message goes to the engine: nothing follows it on its link before the answer, if there will be one.
+    fn large_message(&mut self, no: LinkNo, tag: u64, settled: bool) {
+        if let Some((_, producer)) = self.links.get_mut(no).and_then(Link::producer_mut)
+            && !settled
+        {
+            producer.large.push_back(tag);
+            self.sends_large = true;
+        }
+        self.tell_credit(no);
+    }
+
+    /// The engine has answered for a message of a connection that has sent large ones.
+    fn large_answered(&mut self, no: LinkNo, tag: u64) {
+        let Some((_, producer)) = self.links.get_mut(no).and_then(Link::producer_mut) else { return };
+        let before = producer.large.len();
+        producer.large.retain(|large| *large != tag);
+        if producer.large.len() < before {
+            self.tell_credit(no);
         }
     }
 
     /// A delivery was dealt with here: the client gets its credit back, which the engine would not give.
     fn pass_over(&mut self, no: LinkNo) {
-        let Some(link) = self.links.get_mut(no) else { return };
-        let id = link.id;
-        let Some((_, producer)) = link.producer_mut() else { return };
-        producer.unseen += 1;
-        let limit = producer.limit.saturating_add(producer.unseen);
-        let _ = self.amqp.flow_receiver(id, limit, false);
+        if let Some((_, producer)) = self.links.get_mut(no).and_then(Link::producer_mut) {
+            producer.unseen += 1;
+        }
+        self.tell_credit(no);
     }
 
     /// The engine has stored a message, or refused it.
@@ -265,6 +372,9 @@ impl Door {
         match outcome {
             Publication::Accepted => self.accept(no, tag),
             Publication::Refused(refusal) => self.reject(no, tag, amqp_error(refusal)),
+        }
+        if self.sends_large {
+            self.large_answered(no, tag);
         }
     }
 

@@ -122,7 +122,8 @@ pub enum Effect {
         /// Deliveries that it may ever send so far.
         credit: u64,
     },
-    /// A producer may now send up to this many deliveries, counted from its attach.
+    /// A producer may now send up to this many deliveries, counted from its attach; fewer than before when credit is
+    /// taken back.
     ProducerCredit {
         /// The connection.
         conn: ConnId,

@@ -201,6 +201,12 @@ impl Engine {
         let short = self.bodies.bytes() > self.settings.memory;
         let Some(producer) = self.producers.get_mut(key) else { return };
         if short {
+            // What it was given and has not used is taken back: its size is not known.
+            if producer.granted > producer.received {
+                producer.granted = producer.received;
+                let (conn, link, limit) = (producer.conn, producer.link, producer.received);
+                self.emit(Step(0), Effect::ProducerCredit { conn, link, limit });
+            }
             self.starved.insert(key);
             return;
         }
@@ -258,6 +264,7 @@ impl Engine {
             return Err(Refusal::new(Code::Deleted, String::new(), text));
         };
         self.check_size(store, message.message.len() as u64)?;
+        self.check_memory(store)?;
         let facts = self.facts(store, options, &message);
         if let Some(first) = self.repeats(store, &message) {
             return Ok(self.take_repeated(key, first, &facts, message));
@@ -455,6 +462,19 @@ impl Engine {
             0 => self.settings.max_message_size,
             own => own.min(self.settings.max_message_size),
         }
+    }
+
+    /// Refuses what comes although the credit was taken back, once that is too much.
+    fn check_memory(&self, store: &Store) -> Result<(), Refusal> {
+        let (held, memory) = (self.bodies.bytes(), self.settings.memory);
+        if held <= memory.saturating_add(memory / 4) {
+            return Ok(());
+        }
+        let text = format!(
+            "the broker holds messages of {held} bytes, more than its memory of {memory}: send again when consumers \
+             have taken some"
+        );
+        Err(Refusal::new(Code::LimitReached, store.name.to_string(), text))
     }
 
     /// Refuses a message above the limit.

@@ -172,13 +172,30 @@ impl Incoming {
             let text = "the message has no bytes: it needs at least a body section";
             return Err(Refusal::new(Code::BadMessage, "message", text));
         }
-        Self::read(sent).map_err(|error| {
-            let text = format!("the message can't be read as AMQP 1.0 message sections: {error}");
-            Refusal::new(Code::BadMessage, "message", text)
-        })
+        Self::read(sent, None).map_err(|error| bad_message(&error))
     }
 
-    fn read(sent: &[u8]) -> Result<Self, DecodeError> {
+    /// As [`Incoming::parse`], for bytes that are the message's own: they are kept instead of copied where that is
+    /// possible.
+    ///
+    /// # Errors
+    /// As [`Incoming::parse`].
+    pub fn parse_owned(sent: &Bytes) -> Result<Self, Refusal> {
+        if sent.is_empty() {
+            return Self::parse(sent);
+        }
+        Self::read(sent, Some(sent)).map_err(|error| bad_message(&error))
+    }
+
+    /// Why the first part of a message makes all of it no message, as far as that can be seen.
+    ///
+    /// # Errors
+    /// `BAD_MESSAGE`.
+    pub fn check_first_part(first: &[u8]) -> Result<(), Refusal> {
+        Sections::scan_head(first).map(|_| ()).map_err(|error| bad_message(&error))
+    }
+
+    fn read(sent: &[u8], own: Option<&Bytes>) -> Result<Self, DecodeError> {
         let sections = Sections::scan(sent)?;
         check_maps(sent, &sections)?;
         let header = match sections.header {
@@ -187,7 +204,7 @@ impl Incoming {
         };
         let annotations = sections.message_annotations.map_or(&[][..], |span| span.of(sent));
         let to_kind = kind_of(annotations)?;
-        let message = store_form(sent, &sections, annotations)?;
+        let message = store_form(sent, own, &sections, annotations)?;
         let properties = match sections.properties {
             Some(span) => Some(PropertiesRef::parse(span.of(sent))?),
             None => None,
@@ -207,6 +224,11 @@ impl Incoming {
     }
 }
 
+fn bad_message(error: &DecodeError) -> Refusal {
+    let text = format!("the message can't be read as AMQP 1.0 message sections: {error}");
+    Refusal::new(Code::BadMessage, "message", text)
+}
+
 /// Checks what consumers will read of the message besides its body.
 fn check_maps(sent: &[u8], sections: &Sections) -> Result<(), DecodeError> {
     let annotations = [sections.delivery_annotations, sections.message_annotations, sections.footer];
@@ -220,10 +242,22 @@ fn check_maps(sent: &[u8], sections: &Sections) -> Result<(), DecodeError> {
 }
 
 /// The bytes that are kept: allowed annotations, then everything behind them.
-fn store_form(sent: &[u8], sections: &Sections, annotations: &[u8]) -> Result<Message, DecodeError> {
-    let bare = sent.get(sections.bare_message().start as usize..).unwrap_or_default();
+fn store_form(
+    sent: &[u8],
+    own: Option<&Bytes>,
+    sections: &Sections,
+    annotations: &[u8],
+) -> Result<Message, DecodeError> {
+    let bare_at = sections.bare_message().start as usize;
+    let forged = forged(annotations)?;
+    if let Some(own) = own.filter(|_| !forged) {
+        // The annotations stand right before the bare message.
+        let kept = own.slice(bare_at.saturating_sub(annotations.len()).min(own.len())..);
+        return Message::from_stored(kept, u32::try_from(annotations.len()).unwrap_or(u32::MAX));
+    }
+    let bare = sent.get(bare_at..).unwrap_or_default();
     let mut bytes = BytesMut::with_capacity(annotations.len() + bare.len());
-    if forged(annotations)? {
+    if forged {
         keep_allowed(annotations, &mut bytes)?;
     } else {
         bytes.extend_from_slice(annotations);
@@ -326,6 +360,7 @@ mod tests {
         assert_eq!(find_in_map(kept, "x-opt-postroad-origin"), None);
         assert_eq!(find_in_map(kept, "x-opt-postroad-report"), Some(ValueRef::Bool(true)));
         assert_eq!(incoming.to_kind, Some(Kind::Topic));
+        assert_eq!(Incoming::parse_owned(&encode(&sent).into()).unwrap(), incoming);
         postroad_testkit::proves("ENV-3");
     }
 
@@ -342,6 +377,8 @@ mod tests {
         let again =
             Message::from_stored(incoming.message.bytes().clone(), incoming.message.annotations_len());
         assert_eq!(again.unwrap(), incoming.message);
+        let own = Bytes::from(encoded);
+        assert_eq!(Incoming::parse_owned(&own).unwrap(), incoming);
     }
 
     /// A message with these sections before a small body, and why it is refused.
@@ -407,5 +444,6 @@ mod tests {
     fn what_is_no_message_is_refused() {
         assert_eq!(Incoming::parse(b"no message").unwrap_err().code, Code::BadMessage);
         assert_eq!(Incoming::parse(b"").unwrap_err().code, Code::BadMessage);
+        assert_eq!(Incoming::parse_owned(&Bytes::new()).unwrap_err().code, Code::BadMessage);
     }
 }

@@ -136,10 +136,14 @@ impl Broker {
     }
 }
 
+/// The longest step: the largest message that the configuration can allow (1 GiB), and what is said of it.
+const MAX_PAYLOAD: u32 = (1 << 30) + (64 << 20);
+
 /// The journal's sizes; the segment that a start makes is never larger than the others.
 fn journal_options(segment_size: u64) -> Options {
     let usual = Options::default();
-    Options { segment_size, first_segment_size: usual.first_segment_size.min(segment_size), ..usual }
+    let first_segment_size = usual.first_segment_size.min(segment_size);
+    Options { segment_size, first_segment_size, max_payload: MAX_PAYLOAD, ..usual }
 }
 
 /// What the HTTP side tells, and whom it lets in.

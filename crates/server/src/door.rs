@@ -3,8 +3,9 @@
 use crate::ServeError;
 use postroad_amqp::AcceptSasl;
 use postroad_config::{Config, SecurityMode};
-use postroad_door_amqp::DoorConfig;
+use postroad_door_amqp::{DoorConfig, Staging};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The front door's settings.
 #[must_use]
@@ -20,6 +21,7 @@ pub(crate) fn door_config(config: &Config) -> DoorConfig {
         idle_timeout_ms: u32::try_from(limits.idle_timeout).ok().filter(|&ms| ms > 0),
         open_timeout_ms: u32::try_from(limits.login_timeout).ok().filter(|&ms| ms > 0),
         max_message_size: config.broker.max_message_size,
+        staging: Arc::new(Staging::new((config.broker.memory / 2).max(config.broker.max_message_size))),
         ..DoorConfig::default()
     }
 }

@@ -111,6 +111,20 @@ impl Sections {
         }
     }
 
+    /// How many bytes a message has at the least that begins with `first`: where the sections end that begin in there, as
+    /// their sizes say. A message whose beginning is no message has what is there.
+    #[must_use]
+    pub fn announced_len(first: &[u8]) -> u64 {
+        let mut reader = Reader::new(first);
+        while !reader.is_at_end() && section_kind(&mut reader).is_ok() {
+            let value = reader.clone();
+            if reader.skip_value().is_err() {
+                return value.announced_end().unwrap_or_default().max(first.len() as u64);
+            }
+        }
+        first.len() as u64
+    }
+
     /// The bare message: what the sender made, and nobody may change (properties to body).
     #[must_use]
     pub fn bare_message(&self) -> Span {

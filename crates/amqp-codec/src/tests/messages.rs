@@ -10,6 +10,22 @@ use super::generate_types::{header, properties};
 use crate::message::*;
 use crate::{Decode, DecodeErrorKind, Encode, Map, Reader, Value, descriptor};
 
+#[test]
+fn a_first_part_announces_the_whole() {
+    let data = |size: u32| [&b"\x00\x53\x75\xb0"[..], &size.to_be_bytes(), b"abc"].concat();
+    let announced = |first: &[u8]| Sections::announced_len(first);
+    assert_eq!(announced(&data(3)), 11);
+    assert_eq!(announced(&data(1_000)), 1_008);
+    assert_eq!(announced(&data(u32::MAX)), u64::from(u32::MAX) + 8);
+    let behind = [&b"\x00\x53\x70\x45\x00\x53\x73\xc0\x01\x00"[..], &data(500)].concat();
+    assert_eq!(announced(&behind), 518);
+    // A size that is not all there, a descriptor that is not, a value of fixed width, and what is no message.
+    for first in [&b"\x00\x53\x75\xb0\x00\x00"[..], b"\x00\x53", b"\x00\x53\x77\x80\x01", b"no message", b""]
+    {
+        assert_eq!(announced(first), first.len() as u64);
+    }
+}
+
 pub(super) fn message() -> BoxedStrategy<Message> {
     let body = prop_oneof![
         Just(Body::Empty),
