@@ -130,6 +130,8 @@ pub struct Engine {
     pub(crate) producers: Slots<Producer>,
     pub(crate) conns: BTreeMap<ConnId, Conn>,
     pub(crate) now: Now,
+    /// The wall clock was set back: the time of ours and the monotonic time when that was seen.
+    ahead: Option<(WallMs, u64)>,
     /// Producers that get no credit because the messages held take as much memory as they may.
     pub(crate) starved: BTreeSet<ProducerKey>,
     /// The disk has no room for more (DESIGN 7.3): what adds to it is refused, what takes from it goes on.
@@ -177,6 +179,7 @@ impl Engine {
             producers: Slots::default(),
             conns: BTreeMap::new(),
             now: Now::default(),
+            ahead: None,
             starved: BTreeSet::new(),
             disk_full: false,
             crashed: false,
@@ -225,7 +228,7 @@ impl Engine {
     pub fn next_deadline(&self) -> Option<u64> {
         let wall = self.wall_timers.first().map(|&(at, _)| {
             let wait = at.saturating_sub(self.now.wall);
-            self.now.mono.saturating_add(wait)
+            self.now.mono.saturating_add(if self.ahead.is_some() { wait.saturating_mul(2) } else { wait })
         });
         let mono = self.mono_timers.first().map(|&(at, _)| at);
         [wall, mono].into_iter().flatten().min()
@@ -295,9 +298,18 @@ impl Engine {
     }
 
     fn set_now(&mut self, now: Now) {
-        // A clock that is set back must not bring back what has expired (DESIGN 7.11).
-        self.now.wall = self.now.wall.max(now.wall);
-        self.now.mono = self.now.mono.max(now.mono);
+        let before = self.now;
+        self.now.mono = before.mono.max(now.mono);
+        if now.wall >= before.wall {
+            self.now.wall = now.wall;
+            self.ahead = None;
+            return;
+        }
+        // A clock that is set back must not bring back what has expired (DESIGN 7.11). Nor may time stand still until
+        // the clock has caught up: it goes on at half its pace, so that it meets the clock some day.
+        let (from, since) = *self.ahead.get_or_insert((before.wall, before.mono));
+        let slow = from.saturating_add((self.now.mono - since) / 2);
+        self.now.wall = slow.max(before.wall);
     }
 
     fn ring_timers(&mut self) {

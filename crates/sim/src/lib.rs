@@ -18,6 +18,7 @@ pub mod broker;
 pub mod catalogue;
 pub mod check;
 pub mod client;
+pub mod engine_time;
 pub mod faults;
 pub mod healing;
 pub mod ledger;

@@ -5,6 +5,7 @@ use crate::broker::{Broker, Config, Input, Sabotage, Start};
 use crate::check::order::Order;
 use crate::check::{View, Violation, check_record, damage, delivery, recovery};
 use crate::client::{Client, Held, Place, Saw};
+use crate::engine_time::EngineTime;
 use crate::ledger::Ledger;
 use crate::line::Line;
 use crate::messages::Messages;
@@ -73,8 +74,8 @@ pub struct World {
     /// Numbers.
     pub tally: Tally,
     order: Order,
-    /// The latest wall-clock time that the broker was told: inside the engine it never runs back.
-    latest: u64,
+    /// The time inside the engine.
+    latest: EngineTime,
     /// The payloads of all steps that may be on disk.
     written: Vec<Vec<u8>>,
     /// Steps that were there before this life.
@@ -113,7 +114,7 @@ impl World {
             shadow: Shadow::default(),
             tally: Tally::default(),
             order: Order::default(),
-            latest: 0,
+            latest: EngineTime::default(),
             written: Vec::new(),
             before: 0,
             checkpoints: BTreeMap::new(),
@@ -286,7 +287,7 @@ impl World {
     /// # Errors
     /// A broken promise.
     pub fn compare(&mut self) -> Result<(), Violation> {
-        let now = Now { wall: self.latest, mono: self.now.mono };
+        let now = Now { wall: self.latest.wall, mono: self.now.mono };
         let Some(broker) = &mut self.broker else { return Ok(()) };
         recovery::check_replay(broker, &self.config.settings, &self.written, now)
     }
@@ -297,7 +298,7 @@ impl World {
     /// A broken promise.
     pub fn turn(&mut self, inputs: usize, tasks: usize) -> Result<bool, Violation> {
         let now = self.now;
-        self.latest = self.latest.max(now.wall);
+        self.latest.tell(now);
         let Some(broker) = &mut self.broker else { return Ok(false) };
         match broker.turn(now, inputs, tasks) {
             Ok(more) => self.after_turn().map(|()| more),
@@ -374,7 +375,7 @@ impl World {
                 ledger: &self.ledger,
                 messages: &self.messages,
                 shadow: &self.shadow,
-                wall: self.latest,
+                wall: self.latest.wall,
                 step: &records,
             };
             check_record(&view, &mut self.order, record)?;

@@ -4,6 +4,7 @@
 mod broker;
 mod script;
 
+mod clock;
 mod dead_letters;
 mod forwarding;
 mod histories;
