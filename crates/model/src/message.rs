@@ -44,6 +44,23 @@ impl Message {
         })
     }
 
+    /// A message whose sections were found where it came from: there its bare message began at `bare`, here it begins
+    /// behind `annotations` bytes.
+    fn laid_out(bytes: Bytes, annotations: usize, sections: &Sections, bare: u32) -> Self {
+        let annotations = u32::try_from(annotations).unwrap_or(u32::MAX);
+        let place = |span: Option<Span>| {
+            let moved = |at: u32| at.saturating_sub(bare).saturating_add(annotations);
+            span.map(|span| Span { start: moved(span.start), end: moved(span.end) }).unwrap_or_default()
+        };
+        Self {
+            annotations,
+            properties: place(sections.properties),
+            application: place(sections.application_properties),
+            body: place(sections.body),
+            bytes,
+        }
+    }
+
     /// Annotations section and bare message.
     #[must_use]
     pub const fn bytes(&self) -> &Bytes {
@@ -248,23 +265,24 @@ fn store_form(
     sections: &Sections,
     annotations: &[u8],
 ) -> Result<Message, DecodeError> {
-    let bare_at = sections.bare_message().start as usize;
+    let bare = sections.bare_message().start;
+    let bare_at = bare as usize;
     let forged = forged(annotations)?;
     if let Some(own) = own.filter(|_| !forged) {
         // The annotations stand right before the bare message.
         let kept = own.slice(bare_at.saturating_sub(annotations.len()).min(own.len())..);
-        return Message::from_stored(kept, u32::try_from(annotations.len()).unwrap_or(u32::MAX));
+        return Ok(Message::laid_out(kept, annotations.len(), sections, bare));
     }
-    let bare = sent.get(bare_at..).unwrap_or_default();
-    let mut bytes = BytesMut::with_capacity(annotations.len() + bare.len());
+    let behind = sent.get(bare_at..).unwrap_or_default();
+    let mut bytes = BytesMut::with_capacity(annotations.len() + behind.len());
     if forged {
         keep_allowed(annotations, &mut bytes)?;
     } else {
         bytes.extend_from_slice(annotations);
     }
-    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    bytes.extend_from_slice(bare);
-    Message::from_stored(bytes.freeze(), length)
+    let length = bytes.len();
+    bytes.extend_from_slice(behind);
+    Ok(Message::laid_out(bytes.freeze(), length, sections, bare))
 }
 
 /// Whether a client set annotations that are the broker's.

@@ -15,14 +15,19 @@ use crate::value::Value;
 /// # Errors
 /// When a key has another type, or something in the map is no value.
 pub fn check_annotations(message: &[u8], section: Span) -> Result<(), DecodeError> {
-    check_map(message, section, |reader| match reader.peek_code()? {
-        format::SYMBOL_8 | format::SYMBOL_32 => reader.symbol().map(|_| ()),
-        format::ULONG | format::ULONG_SMALL | format::ULONG_0 => reader.u64().map(|_| ()),
-        code => {
-            reader.code()?;
-            Err(reader.unexpected("an annotation's key: symbol or ulong", code))
+    let (mut entries, count) = open_map(message, section)?;
+    for _ in 0..count / 2 {
+        match entries.peek_code()? {
+            format::SYMBOL_8 | format::SYMBOL_32 => entries.symbol().map(|_| ())?,
+            format::ULONG | format::ULONG_SMALL | format::ULONG_0 => entries.u64().map(|_| ())?,
+            code => {
+                entries.code()?;
+                return Err(entries.unexpected("an annotation's key: symbol or ulong", code));
+            }
         }
-    })
+        check_value(&mut entries)?;
+    }
+    entries.finish_compound("map")
 }
 
 /// Checks an application-properties section: its keys are strings, its values are of simple types (part 3, section
@@ -32,46 +37,52 @@ pub fn check_annotations(message: &[u8], section: Span) -> Result<(), DecodeErro
 /// # Errors
 /// When a key is no string, a value is a list, a map or an array, or something in the map is no value.
 pub fn check_application_properties(message: &[u8], section: Span) -> Result<(), DecodeError> {
-    check_map(message, section, |reader| {
-        reader.str()?;
-        check_simple(&mut reader.clone())
-    })
-}
-
-/// Walks over a map; `check_key` reads a key, and may look at the value behind it.
-fn check_map<'a>(
-    message: &'a [u8],
-    section: Span,
-    check_key: impl Fn(&mut Reader<'a>) -> Result<(), DecodeError>,
-) -> Result<(), DecodeError> {
-    let mut reader = Reader::at(section.of(message), section.range().start);
-    reader.descriptor()?;
-    let (mut entries, count) = reader.map()?;
+    let (mut entries, count) = open_map(message, section)?;
     for _ in 0..count / 2 {
-        check_key(&mut entries)?;
-        check_value(&mut entries)?;
+        entries.str()?;
+        match entries.peek_code()? {
+            format::DESCRIBED => check_described(&mut entries)?,
+            code if is_compound(code) => return Err(not_simple(&mut entries)),
+            _ => ValueRef::read(&mut entries).map(|_| ())?,
+        }
     }
     entries.finish_compound("map")
 }
 
-/// Reads one value whole.
-fn check_value(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
-    let mut whole = reader.clone();
-    if let ValueRef::Other(_) = ValueRef::read(reader)? {
-        // Compound values are rare here, so they may cost an allocation.
-        Value::decode(&mut whole)?;
-        reader.absorb_allowance(&whole);
-    }
-    Ok(())
+/// The keys and values of a map section, and how many of both it claims.
+fn open_map(message: &[u8], section: Span) -> Result<(Reader<'_>, u32), DecodeError> {
+    let mut reader = Reader::at(section.of(message), section.range().start);
+    reader.descriptor()?;
+    reader.map()
 }
 
-fn check_simple(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
-    while reader.peek_code()? == format::DESCRIBED {
-        reader.code()?;
-        reader.skip_value()?;
+/// Reads one value whole.
+fn check_value(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    let code = reader.peek_code()?;
+    if is_compound(code) || code == format::DESCRIBED {
+        // Such values are rare here, so they may cost an allocation.
+        return Value::decode(reader).map(|_| ());
     }
-    let code = reader.code()?;
-    // Lists have the codes 0x45, 0xc0 and 0xd0, maps 0xc1 and 0xd1, arrays 0xe0 and 0xf0 (part 1, section 1.6).
-    let compound = code == format::LIST_0 || code >= 0xc0;
-    if compound { Err(reader.unexpected("a property of a simple type", code)) } else { Ok(()) }
+    ValueRef::read(reader).map(|_| ())
+}
+
+/// Lists have the codes 0x45, 0xc0 and 0xd0, maps 0xc1 and 0xd1, arrays 0xe0 and 0xf0 (part 1, section 1.6).
+const fn is_compound(code: u8) -> bool {
+    code == format::LIST_0 || code >= 0xc0
+}
+
+fn check_described(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    let mut inside = reader.clone();
+    while inside.peek_code()? == format::DESCRIBED {
+        inside.code()?;
+        inside.skip_value()?;
+    }
+    if is_compound(inside.peek_code()?) { Err(not_simple(&mut inside)) } else { check_value(reader) }
+}
+
+fn not_simple(reader: &mut Reader<'_>) -> DecodeError {
+    match reader.code() {
+        Ok(code) => reader.unexpected("a property of a simple type", code),
+        Err(error) => error,
+    }
 }
