@@ -7,6 +7,7 @@
 //! house that no linter knows (`tidy`). What is not here: anything of the broker itself.
 #![allow(clippy::print_stdout, reason = "a command talks to its user on standard output")]
 
+mod bench;
 mod fuzz;
 mod instructions;
 mod interop;
@@ -37,6 +38,8 @@ usage: cargo xtask COMMAND
                     the broker killed again and again under load; 50 rounds by default
   sim [--seed N] [--operations N] [--runs N]
                     the simulator: random histories with crashes, every promise checked at every step
+  bench [compare] [--quick] [--data-dir DIR] [--only LINE]…
+                    every line of docs/benchmarks.md in one run; with `compare` beside Artemis and RabbitMQ
   instructions [--bless]
                     instructions of the hot paths against crates/bench/instructions.toml (needs valgrind)
   ci                verify, deny, instructions, interop and ten rounds of soak kill
@@ -78,7 +81,8 @@ impl From<String> for Failure {
 
 /// Runs one command; true if everything in it passed.
 fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
-    if !rest.is_empty() && !matches!(command, "instructions" | "interop" | "fuzz" | "sim" | "soak") {
+    if !rest.is_empty() && !matches!(command, "bench" | "instructions" | "interop" | "fuzz" | "sim" | "soak")
+    {
         return Err(Failure::Usage(format!("`{command}` takes no arguments")));
     }
     let workspace = Workspace::find()?;
@@ -87,6 +91,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
         "verify" => rust::verify(&workspace, &mut report)?,
         "fix" => return Ok(rust::fix(&workspace)?),
         "tidy" => report.step("tidy", tidy::run(&workspace)?),
+        "bench" => return Ok(bench::run(&workspace, rest)?),
         "sim" => return Ok(sim::run(rest)?),
         "deny" => rust::deny(&workspace, &mut report)?,
         "fuzz" => fuzz::run(&workspace, rest, &mut report)?,

@@ -57,6 +57,9 @@ pub(crate) struct BenchArgs {
     /// Send and receive settled: no confirms, no acknowledgements.
     #[arg(long)]
     presettled: bool,
+    /// Send settled, as with --presettled, but receive unsettled: for brokers that can't do both.
+    #[arg(long, conflicts_with = "presettled")]
+    send_settled: bool,
     /// How many messages of each producer may wait for their confirm.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     window: u32,
@@ -136,6 +139,10 @@ impl BenchArgs {
             warmup: self.warmup(),
             duration: self.duration(),
         })
+    }
+
+    const fn sends_settled(&self) -> bool {
+        self.presettled || self.send_settled
     }
 
     fn warmup(&self) -> Duration {
