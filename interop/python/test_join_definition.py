@@ -215,3 +215,45 @@ def test_both_ends_list_the_join(broker):
     assert listed("b", "--in") == ["a->b"]
     assert listed("b", "--out") == ["b->c"]
     proves("JOIN-11")
+
+
+def test_one_and_the_same_join_is_made_and_deleted_by_every_face(make_broker):
+    """The rest interface, the command line and the configuration file: the faces that there are."""
+    channel = '[[channel]]\nname = "a"\n[[queue]]\nname = "q"\n'
+    join = '[[join]]\nname = "j"\nsource = "a"\ndestination = "q"\nfilter = "x = 1"\nmax_hops = 3\n'
+    broker = make_broker(channel)
+    settings = {"source": "a", "destination": "q", "filter": "x = 1", "max_hops": 3}
+
+    def shown():
+        view = json.loads(broker.cli("join", "show", "j", "--json").stdout)
+        assert view == broker.show_join("j")
+        return {name: value for name, value in view.items() if name != "made_by"}
+
+    def nothing_left():
+        assert joins(broker) == [] and json.loads(broker.cli("join", "list", "--json").stdout) == {"items": []}
+        assert broker.api.call("GET", "joins", "j").status == 404
+
+    broker.api.must("PUT", "joins", "j", body=settings)
+    by_rest = shown()
+    assert {name: by_rest[name] for name in settings} == settings
+    broker.api.must("DELETE", "joins", "j")
+    nothing_left()
+
+    options = ("--name", "j", "--filter", "x = 1", "--max-hops", "3")
+    made = broker.cli("join", "create", "a", "q", *options)
+    assert made.returncode == 0, made.stderr
+    assert shown() == by_rest
+    assert broker.cli("join", "delete", "j").returncode == 0
+    nothing_left()
+
+    broker.configure(channel + join)
+    broker.restart("stop")
+    assert shown() == by_rest
+    broker.configure(channel)
+    broker.restart("stop")
+    assert shown() == by_rest, "what a file no longer names is not deleted by that alone"
+    assert broker.cli("join", "delete", "j").returncode == 0
+    nothing_left()
+    broker.restart("kill")
+    nothing_left()
+    proves("joins:J4")

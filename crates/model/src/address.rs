@@ -309,6 +309,25 @@ mod tests {
         assert_eq!(parse("queue:///orders::billing").object.as_deref(), Some("billing"));
     }
 
+    #[test]
+    fn escapes_are_few_and_decoded_in_every_queue_form() {
+        for (text, name) in [("a%40b", "a@b"), ("a%2fb", "a/b"), ("50%", "50%"), ("%zz", "%zz"), ("%3F", "?")]
+        {
+            assert_eq!(parse(text).name, name, "{text}");
+            for form in [format!("queue:///{text}"), format!("queue://{text}"), format!("{text}@B")] {
+                assert_eq!(parse(&form).name, name, "{form}");
+            }
+        }
+        let printed = |name: &str| Address { name: name.into(), ..parse("x") }.to_string();
+        assert_eq!(printed("a/b.c-d_e~f(g),h;i=j"), "a/b.c-d_e~f(g),h;i=j");
+        assert_eq!(
+            (printed("a@b?c"), printed("50%"), printed("%41")),
+            ("a%40b%3Fc".into(), "50%".into(), "%2541".into())
+        );
+        // That every address reads back as it was printed is the property test below.
+        postroad_testkit::proves("ADR-5");
+    }
+
     proptest! {
         #[test]
         fn printing_and_parsing_give_the_same_address(

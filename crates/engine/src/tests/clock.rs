@@ -39,6 +39,7 @@ fn consume(broker: &mut Broker, name: &str) {
         browse: false,
         presettled: false,
         durable: None,
+        expiry: crate::Expiry::default(),
         start: None,
         priority: 0,
     };

@@ -4,6 +4,7 @@
 mod broker;
 mod script;
 
+mod addresses;
 mod clock;
 mod dead_letters;
 mod forwarding;
@@ -13,6 +14,7 @@ mod joins;
 mod memory;
 mod networks;
 mod objects;
+mod paths;
 mod queues;
 mod temporaries;
 mod wild;
