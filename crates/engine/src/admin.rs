@@ -471,7 +471,7 @@ pub struct EventView {
     /// Hop budget, if limited.
     pub hop_budget: Option<u8>,
     /// Message size in bytes.
-    pub size: usize,
+    pub size: u64,
     /// The dead-letter header, if it has one.
     pub dead_letter: Option<DeadLetterView>,
     /// A repeated arrival in an archive.

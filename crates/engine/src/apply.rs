@@ -9,9 +9,11 @@ use crate::object::Object;
 use crate::reader::{Attempts, Position, Reader, Who};
 use crate::store::{Kind, Store};
 use postroad_model::id::{EventId, JoinKey, ObjectKey, StoreKey, StoreUid};
-use postroad_model::message::Message;
 use postroad_model::settings::PublishKey;
-use postroad_record::{IdRange, MadeBy, Owner, Place, Record, StoreDefinition};
+use postroad_record::{
+    BodyPlace, BodyRef, DecodeError, FramePlace, IdRange, Item, MadeBy, Owner, Place, Record,
+    StoreDefinition, StoredBody,
+};
 use postroad_selector::Selector;
 
 impl Engine {
@@ -33,12 +35,8 @@ impl Engine {
                     store.reserved_below = store.reserved_below.max(below);
                 }
             }
-            Record::Body { id, annotations, bytes } => {
-                // Bytes that a broker wrote scan; damage is found by the checksum before it comes here.
-                if let Ok(message) = Message::from_stored(bytes, annotations) {
-                    self.bodies.insert(id, message, true);
-                }
-            }
+            // A body is no change of its own: it is written beside the event that holds it, and found in its place.
+            Record::Body { .. } => {}
             Record::Stored { store, event } => self.apply_stored(store, event, durable),
             Record::Removed { store, ids, why: _, kept } => self.apply_removed(store, &ids, kept),
             Record::Attempted { place, event, failed, counted } => {
@@ -119,6 +117,14 @@ impl Engine {
             Record::JobEnded { job } => {
                 self.jobs.remove(&job);
             }
+            Record::Keyed { store, event, values } => {
+                if let Some(store) = self.store_mut(store) {
+                    store.keys.add(event, values);
+                }
+            }
+            Record::BodyPage { page } => self.apply_body_page(&page),
+            Record::EventPage { store, page } => self.apply_event_page(store, &page),
+            Record::Spooled { store, event } => self.apply_spooled(store, event, durable),
         }
     }
 
@@ -280,7 +286,10 @@ impl Engine {
         if store.owner.is_some() {
             self.free_stores.push(key);
         }
-        for entry in store.log.iter().chain(store.spool.values()) {
+        store.log.for_each(|entry| {
+            self.bodies.release(entry.event.body, entry.on_disk);
+        });
+        for entry in store.spool.values() {
             self.bodies.release(entry.event.body, entry.on_disk);
         }
         for arrival in &store.arrivals {
@@ -298,16 +307,29 @@ impl Engine {
         }
     }
 
-    /// Reads a record of the journal or of a [`Engine::snapshot`] back. Call [`Engine::recovered`] after the last one.
-    pub fn replay(&mut self, record: Record) {
+    /// Reads a step of the journal, or a piece of a [`Engine::snapshot`], back: `payload` is that of the frame at `frame`.
+    /// Messages stay there. Call [`Engine::recovered`] after the last one.
+    ///
+    /// # Errors
+    /// If the payload is no list of records; those before the bad one have been applied.
+    pub fn replay(&mut self, payload: &[u8], frame: FramePlace) -> Result<(), DecodeError> {
         self.replaying = true;
-        self.apply(record, true);
+        self.bodies.replaying = true;
+        postroad_record::read_step(payload, &mut |item| match item {
+            Item::Body(BodyRef { id, annotations, bytes }, at) => {
+                let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                let place = BodyPlace { frame, at };
+                self.bodies.restore(&StoredBody { id, length, annotations, place });
+            }
+            Item::Record(record) => self.apply(record, true),
+        })
     }
 
     /// All records were read back. `continues` says that this start is proved to continue a clean stop of the same
     /// data folder, so that the stores keep their identities (DUP-3).
     pub fn recovered(&mut self, continues: bool) {
         self.replaying = false;
+        self.bodies.replaying = false;
         self.bodies.sweep();
         for store in self.stores.iter_mut().flatten() {
             store.identity_proved = continues;

@@ -1,22 +1,21 @@
 //! What a record does to the events of a store, and to the indexes over them (`apply`).
 
+use crate::effect::Step;
 use crate::engine::Engine;
 use crate::log::{Entry, Hold};
 use crate::message_ids::Seen;
 use crate::ready::{PRIORITIES, Ready};
 use crate::store::{Arrival, Kind, Store};
 use crate::view::View;
-use postroad_model::id::{EventId, StoreKey, WallMs};
-use postroad_model::message::Message;
+use postroad_model::id::{EventId, Origin, StoreKey, WallMs};
 use postroad_model::settings::PublisherDedupe;
-use postroad_record::{Extra, IdRange, StoredEvent};
+use postroad_record::{Extra, IdRange, StoredEvent, take_bodies};
 use postroad_selector::{Properties, Value};
+use std::collections::BTreeSet;
 
 impl Engine {
     pub(crate) fn apply_stored(&mut self, key: StoreKey, event: StoredEvent, durable: bool) {
-        self.bodies.hold(event.body, durable);
-        let size = self.bodies.get(event.body).map_or(0, Message::len) as u64;
-        let keys = self.publish_key_values(key, &event);
+        let size = self.bodies.hold(event.body, durable);
         let under_way = self.step_under_way();
         let Some(store) = self.store_mut(key) else { return };
         let id = event.id;
@@ -27,39 +26,77 @@ impl Engine {
             store.last_after = store.last_after.max(under_way);
             store.durable_next = store.durable_next.max(id + 1);
         }
-        if let Some(extra) = &event.extra {
-            remember_extra(store, &event, extra, durable);
-        }
-        for key in keys {
-            store.keyed.entry(key).or_default().push_back(id);
-        }
-        let leaves = store.leaves_at(&event);
-        if leaves != 0 {
-            store.expiry.insert((leaves, id));
-        }
-        if let Kind::Queue(queue) = &mut store.kind {
-            let level = queue.level(event.priority);
-            queue.ready.insert(level, id);
-            queue.count_level(event.priority, true);
-        }
+        store.index(&event, durable);
         let after = store.last_after;
         store.log.push(Entry { event, on_disk: durable, after, failed: 0, counted: 0, hold: Hold::Ready });
     }
 
-    /// The publish keys of the store that the event has, with its values.
-    pub(crate) fn publish_key_values(&self, key: StoreKey, event: &StoredEvent) -> Vec<(usize, String)> {
+    /// A page of events that a checkpoint kept.
+    pub(crate) fn apply_event_page(&mut self, key: StoreKey, page: &[u8]) {
+        let Some(store) = self.store_mut(key) else { return };
+        let entries = match store.log.restore(page) {
+            Ok(entries) => entries,
+            Err(error) => {
+                // The checksum was right, so a broker wrote this: the start goes on without it, and says so.
+                tracing::error!(store = %store.name, %error, "events of a checkpoint are left out");
+                return;
+            }
+        };
+        for entry in entries {
+            self.bodies.hold(entry.event.body, true);
+            let size = self.bodies.size(entry.event.body);
+            let Some(store) = self.store_mut(key) else { return };
+            store.bytes += size;
+            store.counters.stored_total += 1;
+            store.next_id = store.next_id.max(entry.event.id + 1);
+            store.durable_next = store.durable_next.max(entry.event.id + 1);
+            store.index(&entry.event, true);
+        }
+    }
+
+    /// Bodies that a checkpoint kept.
+    pub(crate) fn apply_body_page(&mut self, page: &[u8]) {
+        match take_bodies(&mut &*page) {
+            Ok(bodies) => bodies.iter().for_each(|body| self.bodies.restore(body)),
+            Err(error) => tracing::error!(%error, "messages of a checkpoint are left out"),
+        }
+        self.bodies.cool();
+    }
+
+    /// An event that is held for the joins of a store alone.
+    pub(crate) fn apply_spooled(&mut self, key: StoreKey, event: StoredEvent, durable: bool) {
+        self.bodies.hold(event.body, durable);
+        let size = self.bodies.size(event.body);
+        let Some(store) = self.store_mut(key) else { return };
+        store.held_bytes += size;
+        store.next_id = store.next_id.max(event.id + 1);
+        store.durable_next = store.durable_next.max(event.id + 1);
+        if let Some(extra) = &event.extra {
+            remember_extra(store, &event, extra, durable);
+        }
+        let entry =
+            Entry { event, on_disk: durable, after: Step(0), failed: 0, counted: 0, hold: Hold::Ready };
+        store.spool.insert(entry.event.id, entry);
+    }
+
+    /// The publish keys of the store that the event has, with its values (5.1).
+    pub(crate) fn publish_key_values(&self, key: StoreKey, event: &StoredEvent) -> Vec<(String, String)> {
         let Some(channel) = self.store(key).and_then(Store::channel) else { return Vec::new() };
         if channel.settings.publish_keys.is_empty() {
             return Vec::new();
         }
         let Some(message) = self.bodies.get(event.body) else { return Vec::new() };
         let view = View { message, event };
-        let keys = channel.settings.publish_keys.iter().enumerate();
-        keys.filter_map(|(at, key)| Some((at, key_text(view.property(&key.name))?))).collect()
+        let keys = channel.settings.publish_keys.iter();
+        keys.filter_map(|key| Some((key.name.clone(), key_text(view.property(&key.name))?))).collect()
     }
 
     pub(crate) fn apply_removed(&mut self, key: StoreKey, ids: &[IdRange], kept: bool) {
         for &(first, last) in ids {
+            if first == last {
+                self.remove_one(key, first, kept);
+                continue;
+            }
             let mut at = first;
             while let Some(id) = self
                 .store(key)
@@ -78,8 +115,8 @@ impl Engine {
 
     fn remove_one(&mut self, key: StoreKey, id: EventId, kept: bool) {
         let Some(store) = self.store_mut(key) else { return };
-        store.release_hold(id);
         let Some(entry) = store.log.remove(id) else { return };
+        store.release_hold_of(&entry);
         let leaves = store.leaves_at(&entry.event);
         if leaves != 0 {
             store.expiry.remove(&(leaves, id));
@@ -91,23 +128,17 @@ impl Engine {
         if let Some(queue) = store.queue_mut() {
             queue.count_level(entry.event.priority, false);
         }
-        let size = self.bodies.get(entry.event.body).map_or(0, Message::len) as u64;
-        let keys = self.publish_key_values(key, &entry.event);
+        store.keys.remove(id);
+        let size = if kept {
+            self.bodies.size(entry.event.body)
+        } else {
+            self.bodies.release(entry.event.body, entry.on_disk)
+        };
         let Some(store) = self.store_mut(key) else { return };
         store.bytes = store.bytes.saturating_sub(size);
-        for key in keys {
-            if let Some(holders) = store.keyed.get_mut(&key) {
-                holders.retain(|&holder| holder != id);
-                if holders.is_empty() {
-                    store.keyed.remove(&key);
-                }
-            }
-        }
         if kept {
             store.held_bytes += size;
             store.spool.insert(id, entry);
-        } else {
-            self.bodies.release(entry.event.body, entry.on_disk);
         }
     }
 
@@ -120,7 +151,7 @@ impl Engine {
         durable: bool,
     ) {
         self.bodies.hold(event.body, durable);
-        let size = self.bodies.get(event.body).map_or(0, Message::len) as u64;
+        let size = self.bodies.size(event.body);
         self.pass_arrivals(key, number);
         let under_way = self.step_under_way();
         let Some(store) = self.store_mut(key) else { return };
@@ -173,7 +204,7 @@ impl Engine {
 
     /// An event that was held for joins is needed no more.
     fn let_go(&mut self, key: StoreKey, event: &StoredEvent, on_disk: bool) {
-        let size = self.bodies.get(event.body).map_or(0, Message::len) as u64;
+        let size = self.bodies.size(event.body);
         if let Some(store) = self.store_mut(key) {
             store.held_bytes = store.held_bytes.saturating_sub(size);
         }
@@ -182,38 +213,55 @@ impl Engine {
 
     /// Makes the indexes of a store what its new settings say.
     pub(crate) fn rebuild_indexes(&mut self, key: StoreKey) {
-        let Some(store) = self.store(key) else { return };
-        let mut keyed = std::collections::BTreeMap::<_, std::collections::VecDeque<EventId>>::new();
-        for entry in store.log.iter() {
-            for key in self.publish_key_values(key, &entry.event) {
-                keyed.entry(key).or_default().push_back(entry.event.id);
-            }
-        }
         let Some(store) = self.store_mut(key) else { return };
-        store.keyed = keyed;
-        let leaves: Vec<(u64, EventId)> = store
-            .log
-            .iter()
-            .filter(|e| !(store.is_queue() && e.hold == Hold::Delivered))
-            .map(|e| (store.leaves_at(&e.event), e.event.id))
-            .filter(|&(at, _)| at != 0)
-            .collect();
-        store.expiry = leaves.into_iter().collect();
+        if let Kind::Channel(channel) = &store.kind {
+            let names = channel.settings.publish_keys.iter().map(|key| key.name.as_str());
+            store.keys.keep_only(&names.collect());
+        }
+        let mut expiry = BTreeSet::new();
+        let is_queue = store.is_queue();
+        store.log.for_each(|e| {
+            let leaves = store.leaves_at(&e.event);
+            if leaves != 0 && !(is_queue && e.hold == Hold::Delivered) {
+                expiry.insert((leaves, e.event.id));
+            }
+        });
+        store.expiry = expiry;
         if let Kind::Queue(queue) = &mut store.kind {
             let mut ready = Ready::default();
-            queue.levels = [0; PRIORITIES];
-            for entry in store.log.iter() {
-                queue.count_level(entry.event.priority, true);
-                if entry.hold == Hold::Ready {
-                    ready.insert(queue.level(entry.event.priority), entry.event.id);
+            let mut levels = [0; PRIORITIES];
+            store.log.for_each(|e| {
+                levels[usize::from(queue.level(e.event.priority))] += 1;
+                if e.hold == Hold::Ready {
+                    ready.insert(queue.level(e.event.priority), e.event.id);
                 }
-            }
+            });
+            queue.levels = levels;
             queue.ready = ready;
         }
     }
 }
 
 impl Store {
+    /// Puts a stored event into the indexes.
+    fn index(&mut self, event: &StoredEvent, durable: bool) {
+        if let Some(extra) = &event.extra {
+            remember_extra(self, event, extra, durable);
+            if let (Some(origin), false) = (taken_origin(extra), self.is_queue()) {
+                self.by_origin.insert(origin, event.id);
+            }
+        }
+        let leaves = self.leaves_at(event);
+        if leaves != 0 {
+            self.expiry.insert((leaves, event.id));
+        }
+        if let Kind::Queue(queue) = &mut self.kind {
+            let level = queue.level(event.priority);
+            queue.ready.insert(level, event.id);
+            queue.count_level(event.priority, true);
+        }
+    }
+
     /// Remembers a message-id.
     pub(crate) fn remember_message_id(&mut self, id: &str, event: EventId, at: WallMs, durable: bool) {
         let window = self.publisher_dedupe_window();
@@ -223,22 +271,21 @@ impl Store {
 
 /// What an event's extra facts add to the memory of its store.
 fn remember_extra(store: &mut Store, event: &StoredEvent, extra: &Extra, durable: bool) {
-    // Archive copies and dead letters are exempt from "each origin once" (ARC-4, DLQ-8).
-    if let Some(origin) = extra.origin
-        && extra.dead.is_none()
-        && !extra.archived
-    {
+    if let Some(origin) = taken_origin(extra) {
         let window = store.dedupe();
         store.origins.take(origin, event.arrived, &window);
-        if !store.is_queue() {
-            store.by_origin.insert(origin, event.id);
-        }
     }
     if let Some(message_id) = &extra.message_id
         && store.publisher_dedupe() == PublisherDedupe::MessageId
     {
         store.remember_message_id(message_id, event.id, event.arrived, durable);
     }
+}
+
+/// The origin that a store takes with an event. Archive copies and dead letters are exempt from "each origin once"
+/// (ARC-4, DLQ-8).
+fn taken_origin(extra: &Extra) -> Option<Origin> {
+    extra.origin.filter(|_| extra.dead.is_none() && !extra.archived)
 }
 
 /// The value of a publish key as text that is equal exactly for equal values.

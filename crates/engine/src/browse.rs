@@ -3,7 +3,7 @@
 use crate::command::TakerKey;
 use crate::dispatch::From;
 use crate::effect::{Annotations, Delivery, Effect};
-use crate::engine::Engine;
+use crate::engine::{Engine, Task};
 use crate::log::{Entry, Hold};
 use crate::store::Store;
 use crate::taker::Source;
@@ -41,7 +41,12 @@ impl Engine {
                     return false;
                 }
             };
-            let wanted = found.filter(|&id| self.taker_wants(key, store, id));
+            if let Some(id) = found
+                && !self.is_at_hand(store, id, Task::Browse(key))
+            {
+                return false;
+            }
+            let wanted = found.filter(|&id| self.taker_wants(key, store, id) && !self.is_lost(store, id));
             if wanted.is_some() && !self.has_window(key) {
                 self.finish_drain(key);
                 return false;

@@ -1,7 +1,7 @@
 //! Channels: each event is offered once to the readers at the tail, and read by those behind at their own pace.
 
 use crate::command::{Settlement, TakerKey};
-use crate::dispatch::From;
+use crate::dispatch::{DAMAGED, From};
 use crate::engine::{Engine, Task};
 use crate::log::Entry;
 use crate::reader::{Attempts, Owed, Position, Reader, ReaderKey, Readers, Who};
@@ -53,6 +53,15 @@ impl Channel {
 impl Engine {
     /// Offers new events to the readers at the tail; whether there is more to do.
     pub(crate) fn fan_out(&mut self, key: StoreKey) -> bool {
+        self.offer_events(key, true)
+    }
+
+    /// As [`Self::fan_out`], for what can't wait for messages to be read: such an event is one that every reader wants.
+    pub(crate) fn fan_out_now(&mut self, key: StoreKey) -> bool {
+        self.offer_events(key, false)
+    }
+
+    fn offer_events(&mut self, key: StoreKey, may_wait: bool) -> bool {
         let mut wanting: Vec<ReaderKey> = Vec::new();
         for _ in 0..OFFERS_PER_TASK {
             let Some(store) = self.store(key) else { return false };
@@ -62,10 +71,19 @@ impl Engine {
                 return false;
             };
             let id = entry.event.id;
+            let is_watched = !(channel.readers.plain.is_empty() && channel.readers.filtered.is_empty());
+            if may_wait && is_watched && !self.is_at_hand(key, id, Task::FanOut(key)) {
+                return false;
+            }
+            let Some(store) = self.store(key) else { return false };
+            let (Some(channel), Some(entry)) = (store.channel(), store.log.get(id)) else { return false };
             wanting.clear();
-            if let Some(message) = self.bodies.get(entry.event.body) {
-                let view = View { message, event: &entry.event };
-                channel.readers.filtered.matches(&view, &mut wanting);
+            match self.bodies.get(entry.event.body) {
+                Some(message) => {
+                    let view = View { message, event: &entry.event };
+                    channel.readers.filtered.matches(&view, &mut wanting);
+                }
+                None => channel.readers.filtered.keys(&mut wanting),
             }
             wanting.extend(channel.readers.plain.iter().copied());
             if let Some(channel) = self.store_mut(key).and_then(|s| s.channel_mut()) {
@@ -102,7 +120,11 @@ impl Engine {
             return;
         }
         match reader.taker {
-            Some(taker) if reader.first_returned().is_none() && self.has_window(taker) => {
+            Some(taker)
+                if reader.first_returned().is_none()
+                    && self.has_window(taker)
+                    && self.is_here(reader.store, id) =>
+            {
                 if self.taker_wants(taker, reader.store, id) {
                     self.send_to_reader(key, taker, id);
                 } else if let Some(reader) = self.readers.get_mut(key) {
@@ -222,11 +244,23 @@ impl Engine {
     fn feed_some(&mut self, key: ReaderKey) -> bool {
         for _ in 0..READS_PER_TASK {
             let next = self.next_for(key);
+            if let Next::Unread(id) = next {
+                let store = self.readers.get(key).map(|reader| reader.store);
+                // It was away a moment ago, so it is asked for now.
+                if store.is_none_or(|store| !self.is_at_hand(store, id, Task::Feed(key))) {
+                    return false;
+                }
+                continue;
+            }
             // Without a consumer it waits at the first event that somebody will have to take.
             let taker = self.readers.get(key).and_then(|reader| reader.taker);
             match (next, taker) {
                 (Next::Looked, _) => {}
                 (Next::New(id) | Next::Again(id), Some(taker)) if self.has_window(taker) => {
+                    let store = self.takers.get(taker).map(|taker| taker.store);
+                    if store.is_some_and(|store| !self.is_at_hand(store, id, Task::Feed(key))) {
+                        return false;
+                    }
                     self.send_or_pass(key, taker, id);
                 }
                 (Next::End, _) if self.awaits_offers(key) => return false,
@@ -276,6 +310,9 @@ impl Engine {
                 None => Next::End,
             };
         };
+        if reader.filter.is_some() && self.is_unread(reader.store, id) {
+            return Next::Unread(id);
+        }
         let wanted = !self.is_expired(reader.store, id)
             && !reader.done.contains(id)
             && !reader.owed().contains_key(&id)
@@ -307,6 +344,8 @@ impl Engine {
         }
         if self.store(store).is_none_or(|s| s.log.get(id).is_none()) {
             self.finish_for_reader(key, &[(u64::MAX, id)]);
+        } else if self.is_lost(store, id) {
+            self.dead_letter_from_reader(key, id, Code::MessageDamaged, DAMAGED);
         } else if self.taker_wants(taker, store, id) {
             self.send_to_reader(key, taker, id);
         } else if let Some(reader) = self.readers.get_mut(key) {
@@ -445,6 +484,8 @@ enum Next {
     Wait(u64),
     /// An event that it does not want; the reader is past it.
     Looked,
+    /// An event whose message must be read before it can be told whether it wants it.
+    Unread(EventId),
     /// Nothing more.
     End,
 }

@@ -258,6 +258,11 @@ pub enum Command {
         /// The subscription's name.
         name: String,
     },
+    /// Messages that were asked for were read.
+    Loaded {
+        /// Each that was asked for.
+        loaded: Vec<crate::loading::Loaded>,
+    },
     /// An operator's request. Answer: `AdminReply`.
     Admin {
         /// Goes into the answer.

@@ -1,7 +1,7 @@
 //! What happens to one event on a join: hop budget, split horizon, identity, room (HOP, LOOP, DUP, FWD).
 
 use crate::dead_letter::Cause;
-use crate::engine::Engine;
+use crate::engine::{Engine, Task};
 use crate::join::{Crossing, Stop};
 use crate::origins::Verdict;
 use crate::publish::Facts;
@@ -9,10 +9,10 @@ use crate::reader::Position;
 use crate::store::Store;
 use crate::view::View;
 use postroad_model::id::{EventId, JoinKey, Origin, StoreKey};
-use postroad_model::message::Message;
 use postroad_model::refusal::Code;
 use postroad_model::settings::LateCopies;
 use postroad_record::{Extra, Record, StoredEvent};
+use postroad_selector::Selector;
 
 /// Stores that an event's path remembers at most (LOOP-3).
 const PATH_LENGTH: usize = 32;
@@ -26,6 +26,8 @@ pub(crate) struct Progress {
     pub(crate) stop: Option<Stop>,
     /// Whether there is more to do.
     pub(crate) more: bool,
+    /// A message must be read before it can go on.
+    pub(crate) reading: bool,
 }
 
 /// A source event that a join looks at.
@@ -41,9 +43,10 @@ impl Engine {
         let Some(join) = self.joins.get(&key) else { return Progress::default() };
         let (source, reader) = (join.source, join.reader);
         let mut left = batch;
-        let mut stop = self.forward_reoffers(key, source, target, &mut left);
+        let mut reading = false;
+        let mut stop = self.forward_reoffers(key, source, target, &mut left, &mut reading);
         let (mut dirty, mut more) = (false, true);
-        while left > 0 && stop.is_none() {
+        while left > 0 && stop.is_none() && !reading {
             let Some(Position::Behind(at)) = self.readers.get(reader).map(|r| r.position) else {
                 more = false;
                 break;
@@ -52,9 +55,17 @@ impl Engine {
                 self.reach_tail(reader);
                 continue;
             };
+            let task = Task::Join(key);
+            // What is spooled is not in the store's log any more: it is known by its body alone.
+            let is_at_hand = !self.must_look(key, source, &event)
+                || (self.is_at_hand(source, event.id, task) && self.is_body_at_hand(event.body, task));
+            if !is_at_hand {
+                reading = true;
+                break;
+            }
             if !self.passes_filter(key, event.id, &event) {
                 self.tally(key, |c| c.filtered_total += 1);
-            } else if !self.is_being_purged(source, &event)
+            } else if self.is_being_purged(source, &event) != Some(true)
                 && let Crossing::Stopped(why) = self.cross(key, source, target, &event)
             {
                 stop = Some(why);
@@ -69,7 +80,7 @@ impl Engine {
         self.list_need(reader);
         let settled = self.join_position(key).saturating_sub(1);
         dirty |= self.is_past_old_filter(key, settled);
-        Progress { moved: dirty.then_some(settled), more: more && stop.is_none(), stop }
+        Progress { moved: dirty.then_some(settled), more: more && stop.is_none(), stop, reading }
     }
 
     /// Whether the cursor would leave behind a filter that was changed.
@@ -92,15 +103,28 @@ impl Engine {
 
     /// The filter that holds for the source event, or arrival, of this number lets it pass (FIL-2, FIL-4).
     pub(crate) fn passes_filter(&self, key: JoinKey, number: u64, event: &StoredEvent) -> bool {
-        let Some(join) = self.joins.get(&key) else { return false };
-        let old = join.old_filters.iter().find(|(up_to, _)| number <= *up_to);
-        let filter = match old {
+        let Some(filter) = self.filter_for(key, number) else { return true };
+        // A message that can't be read any more goes on, for somebody to see.
+        let Some(message) = self.bodies.get(event.body) else { return true };
+        filter.matches(&View { message, event })
+    }
+
+    /// Whether the message of an event must be looked at to tell if it crosses a join.
+    fn must_look(&self, key: JoinKey, source: StoreKey, event: &StoredEvent) -> bool {
+        self.has_filter(key, event.id) || self.is_being_purged(source, event).is_none()
+    }
+
+    /// Whether a filter holds for the source event, or arrival, of this number.
+    fn has_filter(&self, key: JoinKey, number: u64) -> bool {
+        self.filter_for(key, number).is_some()
+    }
+
+    fn filter_for(&self, key: JoinKey, number: u64) -> Option<&Selector> {
+        let join = self.joins.get(&key)?;
+        match join.old_filters.iter().find(|(up_to, _)| number <= *up_to) {
             Some((_, old)) => old.as_ref(),
             None => self.readers.get(join.reader).and_then(|reader| reader.filter.as_ref()),
-        };
-        let Some(filter) = filter else { return true };
-        let Some(message) = self.bodies.get(event.body) else { return false };
-        filter.matches(&View { message, event })
+        }
     }
 
     /// Offers events again whose budget rose after the join had passed them (HOP-6).
@@ -110,6 +134,7 @@ impl Engine {
         source: StoreKey,
         target: StoreKey,
         left: &mut u32,
+        reading: &mut bool,
     ) -> Option<Stop> {
         while *left > 0 {
             let id = self.joins.get(&key).and_then(|join| join.reoffers.first().copied())?;
@@ -117,9 +142,16 @@ impl Engine {
             let passed = id < self.join_position(key);
             let entry = self.store(source).and_then(|s| s.log.get(id)).filter(|_| passed);
             let (event, durable) = (entry.map(|e| e.event.clone()), entry.is_none_or(|e| e.on_disk));
+            if let Some(event) = &event
+                && self.must_look(key, source, event)
+                && !self.is_body_at_hand(event.body, Task::Join(key))
+            {
+                *reading = true;
+                return None;
+            }
             if let Some(event) = event
                 && self.passes_filter(key, id, &event)
-                && !self.is_being_purged(source, &event)
+                && self.is_being_purged(source, &event) != Some(true)
                 && let Crossing::Stopped(stop) = self.cross(key, source, target, &event)
             {
                 return Some(stop);
@@ -304,7 +336,7 @@ impl Engine {
         origin: Origin,
         budget: u8,
     ) -> Crossing {
-        let size = self.bodies.get(event.body).map_or(0, Message::len) as u64;
+        let size = self.bodies.size(event.body);
         let Some(store) = self.store(target) else { return Crossing::Stopped(Stop::DestinationMissing) };
         if let Err(refusal) = self.check_size(store, size) {
             return self.refuse_for_good(key, source, event, refusal.code, &refusal.message);
@@ -365,7 +397,7 @@ impl Engine {
     pub(crate) fn record_arrivals_in(&mut self, key: JoinKey, target: StoreKey, batch: u32) -> Progress {
         let Some(join) = self.joins.get(&key) else { return Progress::default() };
         let (source, mut passed) = (join.source, join.passed);
-        let (mut dirty, mut stop, mut more) = (false, None, true);
+        let (mut dirty, mut stop, mut more, mut reading) = (false, None, true, false);
         for _ in 0..batch {
             let Some(store) = self.store(source) else { break };
             let at = store.arrivals.partition_point(|arrival| arrival.number <= passed);
@@ -375,6 +407,10 @@ impl Engine {
             };
             let (number, on_disk) = (arrival.number, arrival.on_disk);
             let (event, duplicate) = (arrival.event.clone(), arrival.duplicate);
+            if self.has_filter(key, number) && !self.is_body_at_hand(event.body, Task::Join(key)) {
+                reading = true;
+                break;
+            }
             if !self.passes_filter(key, number, &event) {
                 self.tally(key, |c| c.filtered_total += 1);
             } else if let Crossing::Stopped(why) = self.archive(key, source, target, &event, duplicate) {
@@ -388,7 +424,7 @@ impl Engine {
             join.passed = passed;
         }
         dirty |= self.is_past_old_filter(key, passed);
-        Progress { moved: dirty.then_some(passed), more: more && stop.is_none(), stop }
+        Progress { moved: dirty.then_some(passed), more: more && stop.is_none(), stop, reading }
     }
 
     fn archive(
@@ -403,7 +439,7 @@ impl Engine {
             self.tally(key, |c| c.hop_stopped_total += 1);
             return Crossing::Settled;
         };
-        let size = self.bodies.get(event.body).map_or(0, Message::len) as u64;
+        let size = self.bodies.size(event.body);
         let Some(store) = self.store(target) else { return Crossing::Stopped(Stop::DestinationMissing) };
         if let Err(refusal) = self.check_size(store, size) {
             return self.refuse_for_good(key, source, event, refusal.code, &refusal.message);

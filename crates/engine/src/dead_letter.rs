@@ -117,7 +117,7 @@ impl Engine {
         dest: &str,
         cause: &Cause,
     ) -> bool {
-        let size = self.bodies.get(event.body).map_or(0, postroad_model::message::Message::len) as u64;
+        let size = self.bodies.size(event.body);
         let Some(target) = self.store(grave) else { return false };
         let durable = target.keeps_on_disk(event.durable || self.bodies.on_disk(event.body));
         if self.check_size(target, size).is_err() || self.make_room(grave, durable).is_err() {
@@ -299,7 +299,7 @@ impl Engine {
         };
         let extra = Extra { dead: Some(Box::new(dead)), ..Extra::default() };
         let body = self.bodies.next_id();
-        self.bodies.insert(body, message.message.clone(), false);
+        self.bodies.insert(body, message.message.clone());
         self.store_event(grave, body, &facts, Some(Box::new(extra)));
         true
     }
@@ -315,7 +315,7 @@ impl Engine {
         let (arrival, durable) = (store.next_arrival, store.keeps_on_disk(event.durable));
         let joins: Vec<JoinKey> = store.archives_out.iter().copied().collect();
         if durable {
-            self.write_body(event.body);
+            self.write_body(event.body, true);
         }
         self.record(Record::Arrived { store: key, arrival, event, duplicate }, durable);
         for join in joins {

@@ -1,9 +1,9 @@
 //! Dispatch: which message goes to which consumer of a queue (SH-3), and how a delivery leaves, whoever it is for.
 
-use crate::bodies::Bodies;
+use crate::bodies::{Bodies, Sight};
 use crate::command::TakerKey;
 use crate::effect::{Delivery, Effect, Step};
-use crate::engine::Engine;
+use crate::engine::{Engine, Task};
 use crate::log::Hold;
 use crate::rings::Turn;
 use crate::slots::Slots;
@@ -11,6 +11,7 @@ use crate::store::Store;
 use crate::taker::Taker;
 use crate::view::View;
 use postroad_model::id::{EventId, ObjectKey, StoreKey};
+use postroad_model::refusal::Code;
 use postroad_record::{Place, Record, Removal};
 use std::cmp::Reverse;
 
@@ -18,6 +19,10 @@ use std::cmp::Reverse;
 const DELIVERIES_PER_TASK: usize = 256;
 /// Messages that one task of dispatch tries against selectors at most.
 const TRIES_PER_TASK: usize = 2_000;
+
+/// What a dead letter says whose bytes can't be read.
+pub(crate) const DAMAGED: &str =
+    "its bytes can't be read from the disk any more: the log says which file and where";
 
 /// Whose delivery it is, which decides where its attempts and its sent mark are kept.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +56,16 @@ impl From {
     }
 }
 
+/// What a look for the next delivery brought.
+enum Found {
+    /// A message and its consumer.
+    Choice(Choice),
+    /// A selective consumer must be asked about this message, which is not in memory.
+    Unread(EventId),
+    /// Nothing, or not yet.
+    Nothing,
+}
+
 /// The choice of the next delivery.
 struct Choice {
     taker: TakerKey,
@@ -65,15 +80,18 @@ impl Engine {
         let mut tries = TRIES_PER_TASK;
         for _ in 0..DELIVERIES_PER_TASK {
             match self.choose(key, &mut tries) {
-                // Its timer may not have had its turn yet: an expired message is never delivered (QU-6).
-                Some(choice) if self.is_expired(key, choice.event) => {
-                    if !self.expire_one(key, choice.event) {
-                        self.keep_expired(key, choice.event);
+                Found::Choice(choice) => {
+                    if !self.take_choice(key, &choice) {
+                        return false;
                     }
                 }
-                Some(choice) => self.deliver_from_queue(key, &choice),
-                None if tries == 0 => return true,
-                None => {
+                Found::Unread(event) => {
+                    if !self.is_at_hand(key, event, Task::Dispatch(key)) {
+                        return false;
+                    }
+                }
+                Found::Nothing if tries == 0 => return true,
+                Found::Nothing => {
                     self.finish_drains(key);
                     return false;
                 }
@@ -82,29 +100,55 @@ impl Engine {
         true
     }
 
+    /// Delivers a message that was chosen, or does what is to be done with it instead; false if it must be read first.
+    fn take_choice(&mut self, key: StoreKey, choice: &Choice) -> bool {
+        let id = choice.event;
+        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return true };
+        let Some(entry) = store.log.get(id) else { return true };
+        let leaves = store.leaves_at(&entry.event);
+        if leaves != 0 && leaves <= self.now.wall {
+            // Its timer may not have had its turn yet: an expired message is never delivered (QU-6).
+            if !self.expire_one(key, id) {
+                self.keep_expired(key, id);
+            }
+            return true;
+        }
+        match self.bodies.sight(entry.event.body) {
+            Sight::Here => self.deliver_from_queue(key, choice, leaves != 0),
+            Sight::Away => return self.is_at_hand(key, id, Task::Dispatch(key)),
+            Sight::Lost => self.dead_letter_from_queue(key, id, Code::MessageDamaged, DAMAGED),
+        }
+        true
+    }
+
     /// Finds the next message and its consumer (SH-3): the best message first, its consumer in turn.
-    fn choose(&mut self, key: StoreKey, tries: &mut usize) -> Option<Choice> {
-        let store = self.stores.get(key.0 as usize)?.as_ref()?;
-        let queue = store.queue()?;
-        let first = queue.ready.first()?;
+    fn choose(&mut self, key: StoreKey, tries: &mut usize) -> Found {
+        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else {
+            return Found::Nothing;
+        };
+        let Some(queue) = store.queue() else { return Found::Nothing };
+        let Some(first) = queue.ready.first() else { return Found::Nothing };
         if queue.settings.exclusive {
             let active = queue.rings.active().into_iter();
             return best_of(active, store, &self.bodies, &mut self.takers, tries, first);
         }
         for ring in queue.rings.in_turn() {
             let best = best_of(ring, store, &self.bodies, &mut self.takers, tries, first);
-            if best.is_some() || *tries == 0 {
+            if !matches!(best, Found::Nothing) || *tries == 0 {
                 return best;
             }
         }
-        None
+        Found::Nothing
     }
 
     /// A queue's consumer may have window now, or none any more.
     pub(crate) fn note_window(&mut self, taker: TakerKey) {
         let max_window = self.settings.max_window;
-        let Some(state) = self.takers.get(taker) else { return };
+        let Some(state) = self.takers.get_mut(taker) else { return };
         let (store, turn, open) = (state.store, state.turn, state.window(max_window) > 0);
+        if std::mem::replace(&mut state.listed_open, open) == open {
+            return;
+        }
         if let (Some(turn), Some(queue)) = (turn, self.store_mut(store).and_then(|s| s.queue_mut())) {
             queue.rings.set_open(turn, open);
         }
@@ -116,7 +160,7 @@ impl Engine {
         wants(store, &self.bodies, state, id)
     }
 
-    fn deliver_from_queue(&mut self, key: StoreKey, choice: &Choice) {
+    fn deliver_from_queue(&mut self, key: StoreKey, choice: &Choice, expires: bool) {
         let id = choice.event;
         let Some(store) = self.store_mut(key) else { return };
         let Some(queue) = store.queue_mut() else { return };
@@ -126,7 +170,9 @@ impl Engine {
         if let Some(entry) = store.log.get_mut(id) {
             entry.hold = Hold::Delivered;
         }
-        store.hide_from_expiry(id);
+        if expires {
+            store.hide_from_expiry(id);
+        }
         let Some(taker) = self.takers.get_mut(choice.taker) else { return };
         let tag = taker.note_sent(id);
         let presettled = taker.presettled;
@@ -206,7 +252,6 @@ impl Engine {
     /// Marks durably that deliveries up to `id`, and some ahead, may have been sent (AK-10).
     pub(crate) fn mark_sent(&mut self, place: Place, key: StoreKey, id: EventId, ahead: u64) {
         let Some(store) = self.store(key) else { return };
-        let durable = store.log.get(id).is_some_and(|e| e.on_disk);
         let marked = match place {
             Place::Store(_) => store.sent_up_to,
             Place::Object(object) => match self.objects.get(&object) {
@@ -214,7 +259,7 @@ impl Engine {
                 _ => return,
             },
         };
-        if durable && id > marked {
+        if id > marked && store.log.get(id).is_some_and(|e| e.on_disk) {
             self.record(Record::Sent { place, up_to: id.saturating_add(ahead) }, true);
         }
     }
@@ -228,12 +273,16 @@ fn best_of(
     takers: &mut Slots<Taker>,
     tries: &mut usize,
     first: (u8, EventId),
-) -> Option<Choice> {
+) -> Found {
     let mut best: Option<Choice> = None;
     for (turn, taker) in turns {
         let Some(state) = takers.get_mut(taker) else { continue };
         let selective = state.is_selective();
-        let found = if selective { candidate(store, bodies, state, tries) } else { Some(first) };
+        let found = if selective { candidate(store, bodies, state, tries) } else { Ok(Some(first)) };
+        let found = match found {
+            Ok(found) => found,
+            Err(unread) => return Found::Unread(unread),
+        };
         if let Some((level, event)) = found {
             let better = |b: &Choice| (Reverse(level), event) < (Reverse(b.level), b.event);
             if best.as_ref().is_none_or(better) {
@@ -245,23 +294,36 @@ fn best_of(
             break;
         }
     }
-    best
+    best.map_or(Found::Nothing, Found::Choice)
 }
 
-/// The next message that a selective consumer would take.
-fn candidate(store: &Store, bodies: &Bodies, state: &mut Taker, tries: &mut usize) -> Option<(u8, EventId)> {
-    let queue = store.queue()?;
+/// The next message that a selective consumer would take; `Err` with one that must be read before it can be told.
+fn candidate(
+    store: &Store,
+    bodies: &Bodies,
+    state: &mut Taker,
+    tries: &mut usize,
+) -> Result<Option<(u8, EventId)>, EventId> {
+    let Some(queue) = store.queue() else { return Ok(None) };
     loop {
-        let (level, id) = queue.ready.after(state.scanned)?;
+        let Some((level, id)) = queue.ready.after(state.scanned) else { return Ok(None) };
         if *tries == 0 {
-            return None;
+            return Ok(None);
         }
         *tries -= 1;
+        if state.filter.is_some() && is_away(store, bodies, id) {
+            return Err(id);
+        }
         if wants(store, bodies, state, id) {
-            return Some((level, id));
+            return Ok(Some((level, id)));
         }
         state.scanned[usize::from(level)] = id;
     }
+}
+
+/// Whether the message of an event is in the journal only.
+fn is_away(store: &Store, bodies: &Bodies, id: EventId) -> bool {
+    store.log.get(id).is_some_and(|entry| matches!(bodies.sight(entry.event.body), Sight::Away))
 }
 
 /// Whether a consumer's own filter and its refusals let an event through.

@@ -5,9 +5,11 @@
 
 use crate::admin;
 use crate::command::{ConnId, LinkNo, ProducerKey, Settlement, TakerKey};
+use postroad_model::id::BodyId;
 use postroad_model::message::Message;
 use postroad_model::refusal::Refusal;
 use postroad_model::settings::NamedObjectSettings;
+use postroad_record::BodyPlace;
 use std::sync::Arc;
 
 /// The number of a step since the broker started; 0 waits for nothing.
@@ -94,9 +96,25 @@ pub struct Resolved {
     pub max_message_size: u64,
 }
 
+/// A message whose bytes are to be read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its broker-wide number.
+    pub body: BodyId,
+    /// Where its bytes lie; that is durable.
+    pub place: BodyPlace,
+    /// How many there are.
+    pub length: u32,
+}
+
 /// One thing to be done outside.
 #[derive(Clone, Debug)]
 pub enum Effect {
+    /// Read messages back from the journal, in any order, and answer with `Command::Loaded`.
+    Load {
+        /// Which.
+        wanted: Vec<Wanted>,
+    },
     /// The connection may go on.
     Connected {
         /// Which.
@@ -229,7 +247,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The connection that it is for; `None` for an operator's answer.
+    /// The connection that it is for; `None` for an operator's answer and for what is asked of the journal.
     #[must_use]
     pub fn conn(&self) -> Option<ConnId> {
         match self {
@@ -247,7 +265,7 @@ impl Effect {
             | Self::SubscriptionFound { conn, .. }
             | Self::SubscriptionDeleted { conn, .. } => Some(*conn),
             Self::Deliver(delivery) => Some(delivery.conn),
-            Self::AdminReply { .. } => None,
+            Self::AdminReply { .. } | Self::Load { .. } => None,
         }
     }
 }

@@ -6,18 +6,23 @@ use crate::command::{Client, Command, ConnId, LinkNo, ProducerKey, TakerKey};
 use crate::effect::{Effect, Output, Step, StepBytes};
 use crate::job::Job;
 use crate::join::Join;
+use crate::loading::Loading;
 use crate::object::{Object, ObjectName};
 use crate::publish::Producer;
 use crate::reader::{Reader, ReaderKey};
 use crate::slots::Slots;
 use crate::store::Store;
+use crate::stragglers::Clearing;
 use crate::taker::{Source, Taker};
-use postroad_model::id::{JobKey, JoinKey, ObjectKey, StoreKey, StoreUid, WallMs};
+use postroad_model::id::{BodyId, JobKey, JoinKey, ObjectKey, StoreKey, StoreUid, WallMs};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::BrokerSettings;
-use postroad_record::Record;
+use postroad_record::{BodyRef, Record};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+
+/// Stores whose events are cooled in one turn.
+const STORES_COOLED: usize = 4;
 
 /// The two times (DESIGN 7.11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +68,10 @@ pub(crate) enum Task {
     Release(StoreKey),
     /// Do a piece of a purge or of a deletion.
     Job(JobKey),
+    /// Carry out an operator's request again that wanted to look at messages. It waits for them, never in the queue.
+    Request(u64),
+    /// Write stragglers again.
+    Clear,
 }
 
 impl Task {
@@ -84,7 +93,9 @@ impl Task {
             | Self::Browse(_)
             | Self::Job(_)
             | Self::Lapse(_)
-            | Self::LapseAll => None,
+            | Self::LapseAll
+            | Self::Request(_)
+            | Self::Clear => None,
         }
     }
 }
@@ -115,6 +126,10 @@ pub struct Engine {
     pub(crate) queues: BTreeMap<Arc<str>, StoreKey>,
     pub(crate) channels: BTreeMap<Arc<str>, StoreKey>,
     pub(crate) bodies: Bodies,
+    pub(crate) loading: Loading,
+    pub(crate) clearing: Clearing,
+    /// The store whose events were cooled last.
+    cooled: usize,
     pub(crate) objects: BTreeMap<ObjectKey, Object>,
     pub(crate) object_names: BTreeMap<ObjectName, ObjectKey>,
     pub(crate) next_object: u32,
@@ -165,6 +180,9 @@ impl Engine {
             queues: BTreeMap::new(),
             channels: BTreeMap::new(),
             bodies: Bodies::default(),
+            loading: Loading::default(),
+            clearing: Clearing::default(),
+            cooled: 0,
             objects: BTreeMap::new(),
             object_names: BTreeMap::new(),
             next_object: 0,
@@ -213,6 +231,7 @@ impl Engine {
             if self.run_task(task) {
                 self.schedule(task);
             }
+            self.had_its_turn(task);
             self.commit();
         }
         !self.tasks.is_empty()
@@ -220,7 +239,20 @@ impl Engine {
 
     /// Moves what the last turns produced into `out`, which must be empty.
     pub fn take_output(&mut self, out: &mut Output) {
+        self.send_loads();
+        self.bodies.evict(self.settings.cache.min(self.settings.memory / 2));
+        self.cool_some_stores();
         std::mem::swap(&mut self.out, out);
+    }
+
+    /// Cools the events of a few stores, each in its turn.
+    fn cool_some_stores(&mut self) {
+        for _ in 0..STORES_COOLED.min(self.stores.len()) {
+            self.cooled = if self.cooled + 1 < self.stores.len() { self.cooled + 1 } else { 0 };
+            if let Some(Some(store)) = self.stores.get_mut(self.cooled) {
+                store.log.cool();
+            }
+        }
     }
 
     /// The monotonic time at which `run` is to be called next, if nothing else happens before.
@@ -234,7 +266,7 @@ impl Engine {
         [wall, mono].into_iter().flatten().min()
     }
 
-    /// Bytes of the messages held, each counted once: about what a snapshot has.
+    /// Bytes of the messages held, each counted once, wherever they are.
     #[must_use]
     pub const fn message_bytes(&self) -> u64 {
         self.bodies.bytes()
@@ -264,11 +296,8 @@ impl Engine {
             Command::FindSubscription { conn, link, name } => self.find_subscription(conn, link, &name),
             Command::ExpireSubscription { conn, name } => self.expire_subscription(conn, &name),
             Command::DeleteSubscription { conn, link, name } => self.delete_subscription(conn, link, &name),
-            Command::Admin { reply, request } => {
-                if let Some(result) = self.administer(reply, *request) {
-                    self.answer_operator(reply, result);
-                }
-            }
+            Command::Loaded { loaded } => self.take_loaded(loaded),
+            Command::Admin { reply, request } => self.take_request(reply, *request),
         }
     }
 
@@ -294,6 +323,9 @@ impl Engine {
             Task::Unblock(store) => self.unblock(store),
             Task::Release(store) => self.release_producers(store),
             Task::Job(job) => self.run_job(job),
+            // It has its turn when what it waits for is there.
+            Task::Request(_) => false,
+            Task::Clear => self.move_stragglers(),
         }
     }
 
@@ -368,9 +400,12 @@ impl Engine {
         self.out.effects.push((after, effect));
     }
 
-    /// Adds a record to the step under way without applying it, because it changes nothing in memory.
-    pub(crate) fn encode_only(&mut self, record: &Record) {
-        postroad_record::append(record, &mut self.pending);
+    /// Adds the bytes of a message to the step under way: the step, and the byte of its payload where they begin.
+    pub(crate) fn encode_body(&mut self, id: BodyId) -> Option<(Step, u32)> {
+        let message = self.bodies.get(id)?;
+        let body = BodyRef { id, annotations: message.annotations_len(), bytes: message.bytes() };
+        let at = postroad_record::append_body(&body, &mut self.pending);
+        Some((Step(self.last_step.0 + 1), at))
     }
 
     /// Ends the step under way, for what happens outside commands and tasks.

@@ -2,6 +2,7 @@
 //! durable: a restart goes on where its last piece ended. Other work has its turn between the pieces.
 
 use crate::admin::{JobView, Response};
+use crate::bodies::Sight;
 use crate::engine::{Engine, Task};
 use crate::log::{Entry, Hold};
 use crate::store::Store;
@@ -35,6 +36,8 @@ pub(crate) struct Job {
     /// The newest event at the destination of the join at hand when its turn came: what comes later is no copy of
     /// what is purged.
     until: Option<EventId>,
+    /// The message of this event must be read before it can go on.
+    unread: Option<(StoreKey, EventId)>,
     /// Operators who wait for the end.
     waiting: Vec<u64>,
 }
@@ -43,6 +46,8 @@ pub(crate) struct Job {
 struct Found {
     ids: Vec<EventId>,
     next: Option<EventId>,
+    /// The message of this event must be read first.
+    unread: Option<(StoreKey, EventId)>,
 }
 
 impl Job {
@@ -58,7 +63,18 @@ impl Job {
         };
         // It was parsed before the job began.
         let filter = filter.and_then(|text| Selector::parse(text).ok());
-        Self { key, work, durable, stage: 0, at, done: 0, filter, until: None, waiting: Vec::new() }
+        Self {
+            key,
+            work,
+            durable,
+            stage: 0,
+            at,
+            done: 0,
+            filter,
+            until: None,
+            unread: None,
+            waiting: Vec::new(),
+        }
     }
 
     /// The store that it works on.
@@ -116,6 +132,7 @@ impl Engine {
         let Some(mut job) = self.jobs.remove(&key) else { return false };
         let more = self.do_piece(&mut job);
         let (durable, stage, at, done) = (job.durable, job.stage, job.at, job.done);
+        let unread = job.unread.take();
         let deleted = if let Work::Delete { store } = job.work { Some(store) } else { None };
         let waiting = if more { Vec::new() } else { std::mem::take(&mut job.waiting) };
         self.jobs.insert(key, job);
@@ -129,7 +146,7 @@ impl Engine {
         for reply in waiting {
             self.answer_operator(reply, Ok(Response::Purged { purged: done }));
         }
-        more
+        more && unread.is_none_or(|(store, event)| self.is_at_hand(store, event, Task::Job(key)))
     }
 
     fn do_piece(&mut self, job: &mut Job) -> bool {
@@ -139,8 +156,9 @@ impl Engine {
                 None => {
                     let free = |entry: &Entry| is_free(self.store(store), entry);
                     let found = self.find(store, job.at, to, |entry| {
-                        free(entry) && self.passes(job.filter.as_ref(), &entry.event)
+                        if free(entry) { self.passes(job.filter.as_ref(), &entry.event) } else { Some(false) }
                     });
+                    job.unread = found.unread;
                     self.take_out(store, &found.ids, Removal::Purged);
                     job.done += found.ids.len() as u64;
                     found.next
@@ -148,7 +166,7 @@ impl Engine {
             },
             Work::PurgeObject { object, to, .. } => self.purge_piece_of_object(job, object, to),
             Work::Delete { store } => {
-                let found = self.find(store, job.at, EventId::MAX, |_| true);
+                let found = self.find(store, job.at, EventId::MAX, |_| Some(true));
                 self.take_out(store, &found.ids, Removal::Purged);
                 job.done += found.ids.len() as u64;
                 found.next
@@ -158,24 +176,35 @@ impl Engine {
         next.is_some()
     }
 
-    /// Looks through a store for up to a batch of events between two ids.
-    fn find(&self, key: StoreKey, from: EventId, to: EventId, wanted: impl Fn(&Entry) -> bool) -> Found {
+    /// Looks through a store for up to a batch of events between two ids; `wanted` is `None` for one whose message must be
+    /// read first.
+    fn find(
+        &self,
+        key: StoreKey,
+        from: EventId,
+        to: EventId,
+        wanted: impl Fn(&Entry) -> Option<bool>,
+    ) -> Found {
         let batch = self.settings.job_batch.max(1) as usize;
         let (mut ids, mut at) = (Vec::new(), from);
         for _ in 0..batch.saturating_mul(LOOKS) {
             let entry = self.store(key).and_then(|store| store.log.first_from(at));
             let Some(entry) = entry.filter(|entry| entry.event.id <= to) else {
-                return Found { ids, next: None };
+                return Found { ids, next: None, unread: None };
             };
             if ids.len() == batch {
                 break;
             }
-            at = entry.event.id + 1;
-            if wanted(entry) {
-                ids.push(entry.event.id);
+            let id = entry.event.id;
+            let Some(wanted) = wanted(entry) else {
+                return Found { ids, next: Some(id), unread: Some((key, id)) };
+            };
+            at = id + 1;
+            if wanted {
+                ids.push(id);
             }
         }
-        Found { ids, next: Some(at) }
+        Found { ids, next: Some(at), unread: None }
     }
 
     /// Purges copies that came over a join. The events at the source are still there: they go last.
@@ -191,11 +220,14 @@ impl Engine {
             let last = self.store(target).map_or(0, Store::last_id);
             let until = *job.until.get_or_insert(last);
             let found = self.find(target, job.at, until, |entry| {
-                is_free(self.store(target), entry)
-                    && self
-                        .source_event(target, source, &entry.event)
-                        .is_some_and(|e| (from..=to).contains(&e.id) && self.passes(job.filter.as_ref(), e))
+                let free = is_free(self.store(target), entry);
+                let copied = self.source_event(target, source, &entry.event).filter(|_| free);
+                match copied.filter(|event| (from..=to).contains(&event.id)) {
+                    Some(event) => self.passes(job.filter.as_ref(), event),
+                    None => Some(false),
+                }
             });
+            job.unread = found.unread;
             self.take_out(target, &found.ids, Removal::Purged);
             if found.next.is_some() {
                 return found.next;
@@ -222,21 +254,29 @@ impl Engine {
         source.log.get(id).map(|entry| &entry.event)
     }
 
-    /// Whether a selector, if there is one, lets an event pass.
-    fn passes(&self, filter: Option<&Selector>, event: &StoredEvent) -> bool {
-        let Some(filter) = filter else { return true };
-        let message = self.bodies.get(event.body);
-        message.is_some_and(|message| filter.matches(&View { message, event }))
+    /// Whether a selector, if there is one, lets an event pass; `None` if its message must be read first.
+    fn passes(&self, filter: Option<&Selector>, event: &StoredEvent) -> Option<bool> {
+        let Some(filter) = filter else { return Some(true) };
+        match self.bodies.sight(event.body) {
+            Sight::Away => None,
+            Sight::Lost => Some(false),
+            Sight::Here => {
+                let message = self.bodies.get(event.body);
+                Some(message.is_some_and(|message| filter.matches(&View { message, event })))
+            }
+        }
     }
 
     /// Whether a purge under way is about to remove an event: then it is not forwarded any more (FWD-2).
-    pub(crate) fn is_being_purged(&self, key: StoreKey, event: &StoredEvent) -> bool {
-        self.jobs.values().any(|job| match job.work {
-            Work::Purge { store, from, to, .. } => {
-                store == key && (from..=to).contains(&event.id) && self.passes(job.filter.as_ref(), event)
+    /// `None` if its message must be read first.
+    pub(crate) fn is_being_purged(&self, key: StoreKey, event: &StoredEvent) -> Option<bool> {
+        for job in self.jobs.values() {
+            let Work::Purge { store, from, to, .. } = job.work else { continue };
+            if store == key && (from..=to).contains(&event.id) && self.passes(job.filter.as_ref(), event)? {
+                return Some(true);
             }
-            Work::PurgeObject { .. } | Work::Delete { .. } => false,
-        })
+        }
+        Some(false)
     }
 
     fn purge_piece_of_object(&mut self, job: &mut Job, object: ObjectKey, to: EventId) -> Option<EventId> {
@@ -244,8 +284,10 @@ impl Engine {
         let (store, reader) = (state.store, state.reader);
         let from = job.at.max(self.readers.get(reader).and_then(|r| r.lowest_need()).unwrap_or(u64::MAX));
         let found = self.find(store, from, to, |entry| {
-            self.reader_owes(reader, entry.event.id) && self.passes(job.filter.as_ref(), &entry.event)
+            let owed = self.reader_owes(reader, entry.event.id);
+            if owed { self.passes(job.filter.as_ref(), &entry.event) } else { Some(false) }
         });
+        job.unread = found.unread;
         if let Some(state) = self.readers.get_mut(reader) {
             for &id in &found.ids {
                 state.forgive(id);

@@ -259,7 +259,8 @@ impl Engine {
             return false;
         }
         self.start_join(key);
-        progress.more || self.finish_draining(key)
+        // Reading ends with another turn.
+        !progress.reading && (progress.more || self.finish_draining(key))
     }
 
     /// The destination, if the join may forward now.

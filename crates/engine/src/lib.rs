@@ -11,12 +11,14 @@
 //! list of records; only `apply` changes durable state, and replay uses the same `apply`.
 //!
 //! Where to look: `engine` (the loop), `apply`, `publish`, `queue`, `channel` and `reader`, `object`, `join` and
-//! `crossing`, `consumer`, `dead_letter`, `room` (capacity and expiry), `manage` (operators), `job` (purges and deletions in pieces).
+//! `crossing`, `consumer`, `dead_letter`, `room` (capacity and expiry), `manage` (operators), `job` (purges and deletions in
+//! pieces); and for what is not in memory: `bodies`, `log`, `leaf`, `loading`.
 
 pub mod admin;
 mod apply;
 mod apply_events;
 mod bodies;
+mod body_page;
 mod browse;
 mod channel;
 mod command;
@@ -26,10 +28,14 @@ mod dead_letter;
 mod dispatch;
 mod effect;
 mod engine;
+mod event_page;
 mod expiry;
 mod job;
 mod join;
+mod keys;
+mod leaf;
 mod lifecycle;
+mod loading;
 mod log;
 mod manage;
 mod message_ids;
@@ -47,15 +53,18 @@ mod room;
 mod slots;
 mod snapshot;
 mod store;
+mod stragglers;
 mod taker;
 mod temporary;
 #[cfg(test)]
 mod tests;
 mod view;
 
+pub use bodies::SegmentUse;
 pub use command::{
     Client, CloseMode, Command, ConnId, ConsumerSource, ConsumerSpec, Expiry, Lifetime, LinkNo, ProducerKey,
     ProducerTarget, Settlement, TakerKey,
 };
-pub use effect::{Annotations, Delivery, Effect, Output, Publication, Resolved, Step, StepBytes};
+pub use effect::{Annotations, Delivery, Effect, Output, Publication, Resolved, Step, StepBytes, Wanted};
 pub use engine::{Engine, Now};
+pub use loading::Loaded;

@@ -1,14 +1,16 @@
-//! The events of one store, by id: a list of fixed pages, so that a lookup is two array steps and a page can
-//! later leave memory as a whole (DESIGN 7.8).
+//! The events of one store, by id: a list of fixed pages, so that a lookup is two array steps and a page that nobody
+//! uses lies cold as a whole (DESIGN 7.8, ADR 0005).
 
 use crate::effect::Step;
+use crate::event_page::EventPage;
+use crate::leaf::{Frozen, Leaf, Pages};
 use postroad_model::id::EventId;
 use postroad_model::refusal::Code;
-use postroad_record::StoredEvent;
-use std::collections::VecDeque;
+use postroad_record::{PAGE as SLOTS, PageError, StoredEvent, take_events};
 
-const PAGE: u64 = 1_024;
-const SLOTS: usize = 1_024;
+const PAGE: u64 = SLOTS as u64;
+/// Hot pages of a store that are kept: where it is filled, where it is read, where it is acknowledged.
+const HOT_PAGES: usize = 4;
 
 /// What a queue does with a message just now. Channels leave it at `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,21 +42,17 @@ pub(crate) struct Entry {
     pub hold: Hold,
 }
 
+/// Events in ascending id, with holes.
 #[derive(Debug)]
-struct Page {
-    live: u32,
-    /// No slot below this one is used.
-    low: usize,
-    slots: Vec<Option<Entry>>,
+pub(crate) struct EventLog {
+    pages: Pages<EventPage>,
+    len: u64,
 }
 
-/// Events in ascending id, with holes.
-#[derive(Debug, Default)]
-pub(crate) struct EventLog {
-    /// Number of the first page in `pages`.
-    base: u64,
-    pages: VecDeque<Option<Box<Page>>>,
-    len: u64,
+impl Default for EventLog {
+    fn default() -> Self {
+        Self { pages: Pages::new(HOT_PAGES), len: 0 }
+    }
 }
 
 impl EventLog {
@@ -67,64 +65,62 @@ impl EventLog {
     /// Adds an event; its id must be above all that were added before.
     pub(crate) fn push(&mut self, entry: Entry) {
         let id = entry.event.id;
-        let number = id / PAGE;
-        if self.pages.is_empty() {
-            self.base = number;
+        self.begin_page(id / PAGE);
+        let is_new = self.pages.make(id / PAGE).put(index(id), entry);
+        self.len += u64::from(is_new);
+    }
+
+    /// Adds a page of events that a checkpoint kept; their ids must be above all that were added before. The events, in
+    /// order.
+    ///
+    /// # Errors
+    /// [`PageError`] if the bytes are no page, or the events do not belong into one.
+    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<Vec<Entry>, PageError> {
+        let mut rest = bytes;
+        let entries: Vec<Entry> = take_events(&mut rest)?.into_iter().map(Entry::restored).collect();
+        let Some(number) = entries.first().map(|entry| entry.event.id / PAGE) else { return Ok(entries) };
+        let ascending = entries.windows(2).all(|pair| pair[0].event.id < pair[1].event.id);
+        let together = entries.last().is_some_and(|entry| entry.event.id / PAGE == number);
+        let durable = bytes.len() - rest.len();
+        let frozen = Frozen { bytes: bytes[..durable].into(), durable, all_on_disk: true };
+        if !ascending || !together || !self.pages.push(number, frozen) {
+            return Err(PageError::MISPLACED);
         }
-        // Ids only grow, so the page is the last one or beyond it.
-        while self.base + (self.pages.len() as u64) <= number {
-            self.pages.push_back(None);
+        self.len += entries.len() as u64;
+        Ok(entries)
+    }
+
+    /// The page with this number comes next, if it is not the last one: that one can't grow any more.
+    fn begin_page(&mut self, number: u64) {
+        let Some(last) = self.pages.last().filter(|&last| last < number) else { return };
+        if self.pages.look_hot(last).is_some_and(|page| page.live == 0) {
+            self.pages.remove(last);
         }
-        let Some(slot) = self.pages.back_mut() else { return };
-        let page = slot.get_or_insert_with(|| Box::new(Page { live: 0, low: 0, slots: Vec::new() }));
-        let at = index(id);
-        if page.live == 0 {
-            page.low = at;
-        }
-        if page.slots.len() <= at {
-            page.slots.resize_with(at + 1, || None);
-        }
-        if page.slots[at].replace(entry).is_none() {
-            page.live += 1;
-            self.len += 1;
-        }
+        self.pages.cool();
     }
 
     /// The event with this id.
     #[must_use]
     pub(crate) fn get(&self, id: EventId) -> Option<&Entry> {
-        self.page(id / PAGE)?.slots.get(index(id))?.as_ref()
+        self.pages.look(id / PAGE)?.slots.get(index(id))?.as_ref()
     }
 
     /// The event with this id, to change what is known of it.
     pub(crate) fn get_mut(&mut self, id: EventId) -> Option<&mut Entry> {
-        let at = usize::try_from((id / PAGE).checked_sub(self.base)?).ok()?;
-        self.pages.get_mut(at)?.as_mut()?.slots.get_mut(index(id))?.as_mut()
+        self.pages.change(id / PAGE)?.slots.get_mut(index(id))?.as_mut()
     }
 
     /// Takes an event out.
     pub(crate) fn remove(&mut self, id: EventId) -> Option<Entry> {
-        let at = usize::try_from((id / PAGE).checked_sub(self.base)?).ok()?;
-        let slot = self.pages.get_mut(at)?;
-        let page = slot.as_mut()?;
-        let slot = index(id);
-        let entry = page.slots.get_mut(slot)?.take()?;
-        page.live -= 1;
+        let number = id / PAGE;
+        let page = self.pages.change(number)?;
+        let entry = page.take(index(id))?;
+        let (is_empty, can_grow) = (page.live == 0, page.slots.len() < SLOTS);
         self.len -= 1;
-        if slot == page.low {
-            let next = page.slots.iter().skip(slot).position(Option::is_some);
-            page.low = next.map_or(page.slots.len(), |ahead| slot + ahead);
-        }
-        let full_size = page.slots.len() == SLOTS;
-        let is_last = at + 1 == self.pages.len();
         // The last page stays while it can still grow, so that a queue that is drained as fast as it is filled
         // does not allocate a page for each message.
-        if self.pages[at].as_ref().is_some_and(|p| p.live == 0) && (full_size || !is_last) {
-            self.pages[at] = None;
-            while let Some(None) = self.pages.front() {
-                self.pages.pop_front();
-                self.base += 1;
-            }
+        if is_empty && !(can_grow && self.pages.last() == Some(number)) {
+            self.pages.remove(number);
         }
         Some(entry)
     }
@@ -132,19 +128,10 @@ impl EventLog {
     /// The first event with this id or a higher one.
     #[must_use]
     pub(crate) fn first_from(&self, id: EventId) -> Option<&Entry> {
-        let start = (id / PAGE).max(self.base);
-        let skip = usize::try_from(start - self.base).ok()?;
-        let mut from = if start == id / PAGE { index(id) } else { 0 };
-        for page in self.pages.iter().skip(skip) {
-            if let Some(page) = page {
-                let found = page.slots.iter().skip(from.max(page.low)).find_map(Option::as_ref);
-                if found.is_some() {
-                    return found;
-                }
-            }
-            from = 0;
-        }
-        None
+        self.pages.from(id / PAGE).find_map(|(number, page)| {
+            let from = if number == id / PAGE { index(id) } else { 0 };
+            page.slots.get(from.max(page.low)..)?.iter().find_map(Option::as_ref)
+        })
     }
 
     /// The oldest event.
@@ -153,14 +140,26 @@ impl EventLog {
         self.first_from(0)
     }
 
-    /// Every event in ascending id.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> + '_ {
-        self.pages.iter().flatten().flat_map(|page| page.slots.iter().filter_map(Option::as_ref))
+    /// The events from an id on, in ascending order.
+    pub(crate) fn from(&self, id: EventId) -> impl Iterator<Item = &Entry> {
+        std::iter::successors(self.first_from(id), |entry| self.first_from(entry.event.id + 1))
     }
 
-    fn page(&self, number: u64) -> Option<&Page> {
-        let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
-        self.pages.get(at)?.as_deref()
+    /// Shows every event in ascending id. Cold pages stay cold.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&Entry)) {
+        for leaf in self.leaves() {
+            leaf.peek(|page| page.slots.iter().flatten().for_each(&mut visit));
+        }
+    }
+
+    /// The pages that hold events, in ascending order.
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = &Leaf<EventPage>> {
+        self.pages.leaves(0).map(|(_, leaf)| leaf)
+    }
+
+    /// Cools pages that nobody uses.
+    pub(crate) fn cool(&mut self) {
+        self.pages.cool();
     }
 }
 
@@ -212,7 +211,8 @@ pub(crate) mod tests {
                 prop_assert!(log.get(id).is_none());
             }
             prop_assert_eq!(log.len(), model.len() as u64);
-            let ids: Vec<_> = log.iter().map(|e| e.event.id).collect();
+            let mut ids = Vec::new();
+            log.for_each(|e| ids.push(e.event.id));
             prop_assert_eq!(&ids, &model.keys().copied().collect::<Vec<_>>());
             for probe in (start..id + 3).step_by(97) {
                 let found = log.first_from(probe).map(|e| e.event.id);

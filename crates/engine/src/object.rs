@@ -426,9 +426,10 @@ impl Engine {
     pub(crate) fn reader_matches(&self, key: ReaderKey, id: EventId) -> bool {
         let Some(reader) = self.readers.get(key) else { return false };
         let Some(entry) = self.store(reader.store).and_then(|s| s.log.get(id)) else { return false };
-        let Some(message) = self.bodies.get(entry.event.body) else { return false };
-        let view = crate::view::View { message, event: &entry.event };
-        reader.filter.as_ref().is_none_or(|filter| filter.matches(&view))
+        let Some(filter) = &reader.filter else { return true };
+        // Where the message is not in memory only those come here who can't wait for it: it counts as wanted.
+        let Some(message) = self.bodies.get(entry.event.body) else { return true };
+        filter.matches(&crate::view::View { message, event: &entry.event })
     }
 }
 

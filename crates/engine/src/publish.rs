@@ -69,7 +69,7 @@ impl Engine {
             Ok(found) => found,
             Err(refusal) => return self.refuse_link(conn, link, refusal),
         };
-        let short = self.bodies.bytes() > self.settings.memory;
+        let short = self.bodies.resident() > self.settings.memory;
         let granted = if short { 0 } else { PRODUCER_WINDOW };
         let producer =
             self.producers.insert(|key| Producer { key, conn, link, store, options, received: 0, granted });
@@ -198,7 +198,7 @@ impl Engine {
         if store.is_some_and(|store| self.is_backpressured(store)) {
             return;
         }
-        let short = self.bodies.bytes() > self.settings.memory;
+        let short = self.bodies.resident() > self.settings.memory;
         let Some(producer) = self.producers.get_mut(key) else { return };
         if short {
             // What it was given and has not used is taken back: its size is not known.
@@ -222,7 +222,7 @@ impl Engine {
     /// Gives the producers that memory held up their credit again, once consumers have made some room.
     pub(crate) fn feed_starved(&mut self) {
         let memory = self.settings.memory;
-        if self.starved.is_empty() || self.bodies.bytes() > memory - memory / 8 {
+        if self.starved.is_empty() || self.bodies.resident() > memory - memory / 8 {
             return;
         }
         for producer in std::mem::take(&mut self.starved) {
@@ -278,7 +278,7 @@ impl Engine {
         let extra = self.publish_extra(conn, store, &message);
         self.prove_identity(key);
         let body = self.bodies.next_id();
-        self.bodies.insert(body, message.message, false);
+        self.bodies.insert(body, message.message);
         self.store_event(key, body, &facts, extra);
         Ok(Step(0))
     }
@@ -315,7 +315,7 @@ impl Engine {
         self.count(key, |c| c.deduplicated_total += 1);
         if self.has_archive(key) {
             let body = self.bodies.next_id();
-            self.bodies.insert(body, message.message, false);
+            self.bodies.insert(body, message.message);
             let event = self.event(first, body, facts, None);
             self.record_arrival(key, event, true);
         }
@@ -364,13 +364,18 @@ impl Engine {
             }
         }
         if durable {
-            self.write_body(body);
+            let in_queue = self.store(key).is_some_and(Store::is_queue);
+            self.write_body(body, in_queue);
             self.mark_ahead(key, id);
         }
         let event = self.event(id, body, facts, extra);
         let leaves = self.store(key).map_or(0, |store| store.leaves_at(&event));
         let arrival = self.has_archive(key).then(|| event.clone());
-        let replaced = self.replaced_by(key, &event);
+        let values = self.publish_key_values(key, &event);
+        let replaced = self.replaced_by(key, &values);
+        if !values.is_empty() {
+            self.record(Record::Keyed { store: key, event: id, values }, durable);
+        }
         self.record(Record::Stored { store: key, event }, durable);
         if let Some(event) = arrival {
             self.record_arrival(key, event, false);
@@ -405,16 +410,14 @@ impl Engine {
         }
     }
 
-    /// Writes the bytes of a message into the step under way, once.
-    pub(crate) fn write_body(&mut self, body: BodyId) {
+    /// Writes the bytes of a message into the step under way, once. `in_queue` says that a queue takes it.
+    pub(crate) fn write_body(&mut self, body: BodyId, in_queue: bool) {
         if self.bodies.on_disk(body) {
             return;
         }
-        let Some(message) = self.bodies.get(body) else { return };
-        let record =
-            Record::Body { id: body, annotations: message.annotations_len(), bytes: message.bytes().clone() };
-        self.encode_only(&record);
-        self.bodies.mark_on_disk(body);
+        if let Some((step, at)) = self.encode_body(body) {
+            self.bodies.write(body, step, at, in_queue);
+        }
     }
 
     /// Moves the sent mark of a queue ahead in a step that is synced anyway (DESIGN 7.4). With a backlog the message
@@ -432,16 +435,16 @@ impl Engine {
     }
 
     /// The events that a new one replaces by its publish keys (5.1).
-    fn replaced_by(&self, key: StoreKey, event: &StoredEvent) -> Vec<EventId> {
+    fn replaced_by(&self, key: StoreKey, values: &[(String, String)]) -> Vec<EventId> {
         let Some(store) = self.store(key) else { return Vec::new() };
         let Some(channel) = store.channel() else { return Vec::new() };
         let mut replaced = Vec::new();
-        for (at, value) in self.publish_key_values(key, event) {
-            let depth = channel.settings.publish_keys.get(at).map_or(1, |k| k.depth.max(1) as usize);
-            if let Some(holders) = store.keyed.get(&(at, value)) {
-                let over = (holders.len() + 1).saturating_sub(depth);
-                replaced.extend(holders.iter().take(over).copied());
-            }
+        for value in values {
+            let publish_key = channel.settings.publish_keys.iter().find(|key| key.name == value.0);
+            let depth = publish_key.map_or(1, |key| key.depth.max(1) as usize);
+            let holders = store.keys.holders(value);
+            let over = (holders.len() + 1).saturating_sub(depth);
+            replaced.extend(holders.take(over));
         }
         replaced.sort_unstable();
         replaced.dedup();
@@ -466,7 +469,7 @@ impl Engine {
 
     /// Refuses what comes although the credit was taken back, once that is too much.
     fn check_memory(&self, store: &Store) -> Result<(), Refusal> {
-        let (held, memory) = (self.bodies.bytes(), self.settings.memory);
+        let (held, memory) = (self.bodies.resident(), self.settings.memory);
         if held <= memory.saturating_add(memory / 4) {
             return Ok(());
         }

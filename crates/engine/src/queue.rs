@@ -3,7 +3,7 @@
 use crate::command::{Settlement, TakerKey};
 use crate::effect::Effect;
 use crate::engine::{Engine, Task};
-use crate::log::Hold;
+use crate::log::{Entry, Hold};
 use crate::ready::{PRIORITIES, Ready};
 use crate::rings::Rings;
 use crate::store::Store;
@@ -326,6 +326,15 @@ impl Store {
     pub(crate) fn release_hold(&mut self, id: EventId) {
         let Some(entry) = self.log.get(id) else { return };
         let (hold, priority) = (entry.hold, entry.event.priority);
+        self.unlist(id, hold, priority);
+    }
+
+    /// As [`Self::release_hold`], for a message that is in the log no more.
+    pub(crate) fn release_hold_of(&mut self, entry: &Entry) {
+        self.unlist(entry.event.id, entry.hold, entry.event.priority);
+    }
+
+    fn unlist(&mut self, id: EventId, hold: Hold, priority: u8) {
         let Some(queue) = self.queue_mut() else { return };
         match hold {
             Hold::Ready => {

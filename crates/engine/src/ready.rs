@@ -1,16 +1,25 @@
-//! Which messages of a queue may be delivered: for each priority a sparse bitmap over the ids, 64 to a word.
+//! Which messages of a queue may be delivered: for each priority a sparse bitmap over the ids, 512 to a block.
 
 use postroad_model::id::EventId;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 /// Priorities told apart (QU-7).
 pub(crate) const PRIORITIES: usize = 10;
+/// Ids of one block.
+const BLOCK: u64 = 512;
 
 /// The deliverable ids of a queue, by priority.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
-    levels: [BTreeMap<u64, u64>; PRIORITIES],
+    levels: [Bits; PRIORITIES],
     len: u64,
+}
+
+/// A set of ids: mostly few blocks, those in between mostly full.
+#[derive(Debug, Default)]
+struct Bits {
+    /// Blocks that are not empty, ascending by number.
+    blocks: VecDeque<(u64, [u64; 8])>,
 }
 
 impl Ready {
@@ -22,25 +31,14 @@ impl Ready {
 
     /// Makes an id deliverable.
     pub(crate) fn insert(&mut self, priority: u8, id: EventId) {
-        let word = self.levels[level(priority)].entry(id / 64).or_default();
-        let bit = 1 << (id % 64);
-        if *word & bit == 0 {
-            *word |= bit;
-            self.len += 1;
-        }
+        self.len += u64::from(self.levels[level(priority)].insert(id));
     }
 
     /// Takes an id out; whether it was there.
     pub(crate) fn remove(&mut self, priority: u8, id: EventId) -> bool {
-        let words = &mut self.levels[level(priority)];
-        let bit = 1 << (id % 64);
-        let Some(word) = words.get_mut(&(id / 64)).filter(|word| **word & bit != 0) else { return false };
-        *word &= !bit;
-        if *word == 0 {
-            words.remove(&(id / 64));
-        }
-        self.len -= 1;
-        true
+        let was_there = self.levels[level(priority)].remove(id);
+        self.len -= u64::from(was_there);
+        was_there
     }
 
     /// The next deliverable message: highest priority first, then lowest id.
@@ -52,7 +50,7 @@ impl Ready {
     /// The oldest deliverable message, whatever its priority.
     #[must_use]
     pub(crate) fn oldest(&self) -> Option<EventId> {
-        self.levels.iter().filter_map(|words| next_in(words, 0)).min()
+        self.levels.iter().filter_map(|bits| bits.next(0)).min()
     }
 
     /// The next deliverable message whose id is above `passed` at its priority.
@@ -62,7 +60,7 @@ impl Ready {
             return None;
         }
         for priority in (0..PRIORITIES).rev() {
-            if let Some(id) = next_in(&self.levels[priority], passed[priority] + 1) {
+            if let Some(id) = self.levels[priority].next(passed[priority] + 1) {
                 return Some((u8::try_from(priority).unwrap_or(9), id));
             }
         }
@@ -70,15 +68,73 @@ impl Ready {
     }
 }
 
-fn next_in(words: &BTreeMap<u64, u64>, from: EventId) -> Option<EventId> {
-    let first = from / 64;
-    for (&number, &word) in words.range(first..) {
-        let word = if number == first { word & (u64::MAX << (from % 64)) } else { word };
-        if word != 0 {
-            return Some(number * 64 + u64::from(word.trailing_zeros()));
+impl Bits {
+    /// Where a block is, or where it would be. Most looks are at the first block or at the last one.
+    fn find(&self, number: u64) -> Result<usize, usize> {
+        match (self.blocks.front(), self.blocks.back()) {
+            (Some(&(first, _)), _) if number <= first => {
+                if number == first {
+                    Ok(0)
+                } else {
+                    Err(0)
+                }
+            }
+            (_, Some(&(last, _))) if number == last => Ok(self.blocks.len() - 1),
+            (_, Some(&(last, _))) if number < last => {
+                self.blocks.binary_search_by_key(&number, |&(number, _)| number)
+            }
+            _ => Err(self.blocks.len()),
         }
     }
-    None
+
+    fn insert(&mut self, id: EventId) -> bool {
+        let at = self.find(id / BLOCK).unwrap_or_else(|at| {
+            self.blocks.insert(at, (id / BLOCK, [0; 8]));
+            at
+        });
+        let word = &mut self.blocks[at].1[word(id)];
+        let before = *word;
+        *word |= bit(id);
+        before != *word
+    }
+
+    fn remove(&mut self, id: EventId) -> bool {
+        let Ok(at) = self.find(id / BLOCK) else { return false };
+        let words = &mut self.blocks[at].1;
+        let before = words[word(id)];
+        words[word(id)] &= !bit(id);
+        let was_there = before != words[word(id)];
+        if was_there && words.iter().all(|&word| word == 0) {
+            self.blocks.remove(at);
+        }
+        was_there
+    }
+
+    /// The first id from `from` on.
+    fn next(&self, from: EventId) -> Option<EventId> {
+        let at = self.find(from / BLOCK).unwrap_or_else(|at| at);
+        self.blocks.range(at..).find_map(|&(number, words)| {
+            let begin = if number == from / BLOCK { word(from) } else { 0 };
+            (begin..words.len()).find_map(|at| {
+                let first = number * BLOCK + at as u64 * 64;
+                // Below `from` nothing counts; the shift is below 64 where it is used.
+                let mask = if first < from { u64::MAX << (from - first).min(63) } else { u64::MAX };
+                let left = words[at] & mask;
+                (left != 0).then(|| first + u64::from(left.trailing_zeros()))
+            })
+        })
+    }
+}
+
+/// The word of an id within its block.
+const fn word(id: EventId) -> usize {
+    #[allow(clippy::cast_possible_truncation)] // below 8
+    let word = (id % BLOCK / 64) as usize;
+    word
+}
+
+const fn bit(id: EventId) -> u64 {
+    1 << (id % 64)
 }
 
 fn level(priority: u8) -> usize {
@@ -95,8 +151,8 @@ mod tests {
     proptest! {
         #[test]
         fn gives_what_a_sorted_set_gives(
-            ops in prop::collection::vec((any::<bool>(), 0u8..10, 1u64..300), 1..300),
-            passed in 0u64..300,
+            ops in prop::collection::vec((any::<bool>(), 0u8..10, 1u64..2_000), 1..300),
+            passed in 0u64..2_000,
         ) {
             let (mut ready, mut model) = (Ready::default(), BTreeSet::new());
             for (insert, priority, id) in ops {

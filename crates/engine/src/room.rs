@@ -152,7 +152,7 @@ impl Engine {
     /// What makes room for others has been offered before, or a burst would pass by readers that keep up.
     fn offer_up_to(&mut self, key: StoreKey, last: EventId) {
         while self.store(key).and_then(Store::channel).is_some_and(|channel| channel.offered < last) {
-            if !self.fan_out(key) {
+            if !self.fan_out_now(key) {
                 return;
             }
         }
@@ -252,7 +252,7 @@ fn is_over(store: &Store) -> bool {
 /// The oldest event that no consumer of a queue holds: what a consumer has is not taken from under it.
 fn oldest_free(store: &Store) -> Option<&Entry> {
     let Some(queue) = store.queue() else { return store.log.first() };
-    let others = || store.log.iter().find(|e| e.hold != Hold::Delivered);
+    let others = || store.log.from(0).find(|e| e.hold != Hold::Delivered);
     match queue.ready.oldest() {
         // Delayed and blocked messages are few; only they can be older than the first that is ready.
         Some(ready) if queue.delayed.is_empty() && queue.blocked.is_empty() => store.log.get(ready),

@@ -1,19 +1,23 @@
 //! The durable state as records: for checkpoints, and as a digest that shows whether two engines hold the same.
 
+use crate::bodies::SegmentUse;
+use crate::effect::Wanted;
 use crate::engine::Engine;
 use crate::job::Job;
 use crate::join::Join;
-use crate::log::Entry;
 use crate::object::Object;
 use crate::reader::{Attempts, Reader};
 use crate::store::{Kind, Store};
+use crate::view::View;
+use bytes::Bytes;
 use postroad_model::id::EventId;
+use postroad_model::message::Message;
 use postroad_model::settings::JoinSettings;
-use postroad_record::{IdRange, Place, Record, Removal, Work};
-use std::iter::Peekable;
+use postroad_record::{IdRange, Place, Record, StoredEvent, Work, put_bodies};
+use std::collections::BTreeMap;
 
 /// Bytes after which a piece of a snapshot is given out.
-const PIECE: usize = 1 << 20;
+const PIECE: usize = 1 << 16;
 
 /// How the position of a named object is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,12 +29,14 @@ enum Form {
 }
 
 impl Engine {
-    /// Gives out the durable state as payloads of steps, each of whole records and of about 1 MiB, larger only where one
+    /// Gives out the durable state as payloads of steps, each of whole records and of about 64 KiB, larger only where one
     /// message is. Replaying them in order, then [`Engine::recovered`], rebuilds the state; without the last of them it
     /// is incomplete.
+    ///
+    /// Messages are not in it, only where they lie: [`Engine::live_segments`] says what must be kept besides.
     pub fn snapshot(&self, emit: &mut dyn FnMut(&[u8])) {
         let mut piece = Vec::with_capacity(PIECE);
-        self.durable_records(Form::Plain, &mut |record| {
+        self.durable_records(Form::Plain, &mut |_| None, &mut |record| {
             postroad_record::append(&record, &mut piece);
             if piece.len() >= PIECE {
                 emit(&piece);
@@ -43,11 +49,11 @@ impl Engine {
     }
 
     /// A hash over the durable state: two engines that were told the same time have the same digest exactly if a crash
-    /// of either would leave the same.
+    /// of either would leave the same. `read` gives the bytes of messages that are not in memory.
     #[must_use]
-    pub fn digest(&self) -> u64 {
+    pub fn digest(&self, read: &mut dyn FnMut(&Wanted) -> Option<Bytes>) -> u64 {
         let (mut digest, mut bytes) = (0u64, Vec::new());
-        self.durable_records(Form::Canonical, &mut |record| {
+        self.durable_records(Form::Canonical, read, &mut |record| {
             bytes.clear();
             postroad_record::append(&record, &mut bytes);
             for chunk in bytes.chunks(8) {
@@ -59,7 +65,13 @@ impl Engine {
         digest
     }
 
-    fn durable_records(&self, form: Form, visit: &mut dyn FnMut(Record)) {
+    /// The segments of the journal in which messages lie that are still held.
+    #[must_use]
+    pub const fn live_segments(&self) -> &BTreeMap<u64, SegmentUse> {
+        self.bodies.segments()
+    }
+
+    fn durable_records(&self, form: Form, read: Read<'_>, visit: &mut dyn FnMut(Record)) {
         if self.broker_id != [0; 16] {
             visit(Record::BrokerCreated { id: self.broker_id });
         }
@@ -80,18 +92,59 @@ impl Engine {
         }
         let deletes = |job: &Job| matches!(job.work, Work::Delete { .. });
         self.visit_jobs(|job| !deletes(job), visit);
-        for id in self.bodies.durable() {
-            if let Some(message) = self.bodies.get(id) {
-                let (annotations, bytes) = (message.annotations_len(), message.bytes().clone());
-                visit(Record::Body { id, annotations, bytes });
-            }
+        match form {
+            Form::Plain => self.visit_body_pages(visit),
+            Form::Canonical => self.visit_bodies(read, visit),
         }
         for store in stores {
-            visit_events(store, visit);
+            match form {
+                Form::Plain => visit_event_pages(store, visit),
+                Form::Canonical => visit_each_event(store, visit),
+            }
+            visit_beside_events(store, visit);
             self.visit_reoffers(store, visit);
         }
         for object in self.objects.values().filter(|object| object.settings.persistent) {
-            self.visit_object(object, form, visit);
+            self.visit_object(object, form, read, visit);
+        }
+    }
+
+    /// Where the messages lie that are in the journal. Those of steps that have no place yet go along.
+    fn visit_body_pages(&self, visit: &mut dyn FnMut(Record)) {
+        for leaf in self.bodies.leaves() {
+            if let Some(frozen) = leaf.if_cold() {
+                visit(Record::BodyPage { page: Bytes::copy_from_slice(&frozen.bytes[..frozen.durable]) });
+                continue;
+            }
+            leaf.peek(|page| {
+                let stored = page.stored();
+                if !stored.is_empty() {
+                    let mut bytes = Vec::new();
+                    put_bodies(stored.into_iter(), &mut bytes);
+                    visit(Record::BodyPage { page: bytes.into() });
+                }
+                for (id, body) in page.numbered().filter(|(_, body)| body.written && body.place.is_none()) {
+                    if let Some(message) = &body.message {
+                        let (annotations, bytes) = (message.annotations_len(), message.bytes().clone());
+                        visit(Record::Body { id, annotations, bytes });
+                    }
+                }
+            });
+        }
+    }
+
+    /// The messages that events on disk hold.
+    fn visit_bodies(&self, read: Read<'_>, visit: &mut dyn FnMut(Record)) {
+        for leaf in self.bodies.leaves() {
+            leaf.peek(|page| {
+                for (id, body) in page.numbered().filter(|(_, body)| body.durable_holders > 0) {
+                    let here = body.message.as_ref().map(|message| message.bytes().clone());
+                    let bytes =
+                        here.or_else(|| read(&Wanted { body: id, place: body.place?, length: body.length }));
+                    let bytes = bytes.unwrap_or_default();
+                    visit(Record::Body { id, annotations: body.annotations, bytes });
+                }
+            });
         }
     }
 
@@ -136,14 +189,14 @@ impl Engine {
         }
     }
 
-    fn visit_object(&self, object: &Object, form: Form, visit: &mut dyn FnMut(Record)) {
+    fn visit_object(&self, object: &Object, form: Form, read: Read<'_>, visit: &mut dyn FnMut(Record)) {
         let (Some(reader), Some(store)) = (self.readers.get(object.reader), self.store(object.store)) else {
             return;
         };
         let key = object.key;
         let (low, done) = match form {
             Form::Plain => (object.low, reader.done.iter().collect()),
-            Form::Canonical => self.canonical_position(object, reader, store),
+            Form::Canonical => self.canonical_position(object, reader, store, read),
         };
         visit(Record::ObjectMoved { object: key, low, done });
         if object.skipped > 0 {
@@ -159,13 +212,19 @@ impl Engine {
     }
 
     /// The first event on disk that an object owes, and what it finished of those above it.
-    fn canonical_position(&self, object: &Object, reader: &Reader, store: &Store) -> (EventId, Vec<IdRange>) {
+    fn canonical_position(
+        &self,
+        object: &Object,
+        reader: &Reader,
+        store: &Store,
+        read: Read<'_>,
+    ) -> (EventId, Vec<IdRange>) {
         let (mut low, mut done) = (None, Vec::new());
         let mut at = object.low;
         while let Some(entry) = store.log.first_from(at) {
             let id = entry.event.id;
             at = id + 1;
-            let wanted = self.reader_matches(object.reader, id) && !self.is_own(object.reader, id);
+            let wanted = self.wants(reader, &entry.event, read) && !self.is_own(object.reader, id);
             if !entry.on_disk || !wanted {
                 continue;
             }
@@ -177,7 +236,23 @@ impl Engine {
         }
         (low.unwrap_or_else(|| object.low.max(store.horizon())), done)
     }
+
+    /// Whether the filter of a reader lets an event pass, wherever its message is.
+    fn wants(&self, reader: &Reader, event: &StoredEvent, read: Read<'_>) -> bool {
+        let Some(filter) = &reader.filter else { return true };
+        let here = self.bodies.get(event.body).cloned();
+        let message = here.or_else(|| {
+            let (annotations, place) = self.bodies.whereabouts(event.body)?;
+            let length = u32::try_from(self.bodies.size(event.body)).ok()?;
+            let wanted = Wanted { body: event.body, place: place?, length };
+            Message::from_stored(read(&wanted)?, annotations).ok()
+        });
+        message.is_some_and(|message| filter.matches(&View { message: &message, event }))
+    }
 }
+
+/// Gives the bytes of a message that is not in memory.
+type Read<'a> = &'a mut dyn FnMut(&Wanted) -> Option<Bytes>;
 
 /// What a store is.
 fn visit_store(store: &Store, visit: &mut dyn FnMut(Record)) {
@@ -203,19 +278,46 @@ fn visit_memory(store: &Store, now: u64, visit: &mut dyn FnMut(Record)) {
     }
 }
 
-/// The events of a store, those that are held for its joins, and its arrivals.
-fn visit_events(store: &Store, visit: &mut dyn FnMut(Record)) {
+/// The events of a store on disk, page by page.
+fn visit_event_pages(store: &Store, visit: &mut dyn FnMut(Record)) {
+    for leaf in store.log.leaves() {
+        if let Some(frozen) = leaf.if_cold().filter(|frozen| frozen.all_on_disk) {
+            let page = Bytes::copy_from_slice(&frozen.bytes[..frozen.durable]);
+            visit(Record::EventPage { store: store.key, page });
+            continue;
+        }
+        let mut page = Vec::new();
+        if leaf.peek(|events| events.put_durable(&mut page)) {
+            visit(Record::EventPage { store: store.key, page: page.into() });
+        }
+    }
+}
+
+/// The events of a store on disk, one by one, with what is known of their attempts.
+fn visit_each_event(store: &Store, visit: &mut dyn FnMut(Record)) {
+    let place = Place::Store(store.key);
+    store.log.for_each(|entry| {
+        if !entry.on_disk {
+            return;
+        }
+        let (event, failed, counted) = (entry.event.id, entry.failed, entry.counted);
+        visit(Record::Stored { store: store.key, event: entry.event.clone() });
+        if failed > 0 {
+            visit(Record::Attempted { place, event, failed, counted });
+        }
+    });
+}
+
+/// What a store has besides its events: their publish keys, what is held for its joins, its arrivals, its marks.
+fn visit_beside_events(store: &Store, visit: &mut dyn FnMut(Record)) {
     let key = store.key;
-    let spooled = || store.spool.values().filter(|entry| entry.on_disk);
-    for entry in merged(store.log.iter().filter(|entry| entry.on_disk).peekable(), spooled().peekable()) {
-        visit(Record::Stored { store: key, event: entry.event.clone() });
+    for (event, values) in store.keys.iter() {
+        if store.log.get(event).is_some_and(|entry| entry.on_disk) {
+            visit(Record::Keyed { store: key, event, values: values.clone() });
+        }
     }
-    let mut ids: Vec<IdRange> = Vec::new();
-    for entry in spooled() {
-        crate::ranges::push_id(&mut ids, entry.event.id);
-    }
-    if !ids.is_empty() {
-        visit(Record::Removed { store: key, ids, why: Removal::Evicted, kept: true });
+    for entry in store.spool.values().filter(|entry| entry.on_disk) {
+        visit(Record::Spooled { store: key, event: entry.event.clone() });
     }
     for arrival in store.arrivals.iter().filter(|arrival| arrival.on_disk) {
         let (number, event, duplicate) = (arrival.number, arrival.event.clone(), arrival.duplicate);
@@ -225,10 +327,6 @@ fn visit_events(store: &Store, visit: &mut dyn FnMut(Record)) {
         return;
     }
     visit_marks(Place::Store(key), store.sent_up_to, store.sent_before_start, visit);
-    for entry in store.log.iter().filter(|entry| entry.on_disk && entry.failed > 0) {
-        let (event, failed, counted) = (entry.event.id, entry.failed, entry.counted);
-        visit(Record::Attempted { place: Place::Store(key), event, failed, counted });
-    }
 }
 
 fn visit_marks(place: Place, sent: EventId, suspected: EventId, visit: &mut dyn FnMut(Record)) {
@@ -250,16 +348,4 @@ fn object_created(object: &Object) -> Record {
         low: object.begin,
         made_by: object.made_by,
     }
-}
-
-/// Two lists of entries in ascending id as one.
-fn merged<'a>(
-    mut left: Peekable<impl Iterator<Item = &'a Entry>>,
-    mut right: Peekable<impl Iterator<Item = &'a Entry>>,
-) -> impl Iterator<Item = &'a Entry> {
-    std::iter::from_fn(move || match (left.peek(), right.peek()) {
-        (Some(l), Some(r)) if l.event.id > r.event.id => right.next(),
-        (Some(_), _) => left.next(),
-        (None, _) => right.next(),
-    })
 }

@@ -3,6 +3,7 @@
 use crate::channel::Channel;
 use crate::command::ConnId;
 use crate::effect::Step;
+use crate::keys::Keys;
 use crate::log::{Entry, EventLog};
 use crate::message_ids::MessageIds;
 use crate::origins::Origins;
@@ -63,8 +64,8 @@ pub(crate) struct Store {
     pub bytes: u64,
     /// Message-ids seen within the window (DUP-11).
     pub message_ids: MessageIds,
-    /// For each publish key and value the events that hold it, oldest first.
-    pub keyed: BTreeMap<(usize, String), VecDeque<EventId>>,
+    /// The values of publish keys that its events have.
+    pub keys: Keys,
     /// Deliveries up to this id may have been sent; durable ahead of the deliveries (AK-10).
     pub sent_up_to: EventId,
     /// The step of that mark: what it covers leaves when it is durable.
@@ -158,7 +159,7 @@ impl Store {
             retry_from: 0,
             bytes: 0,
             message_ids: MessageIds::default(),
-            keyed: BTreeMap::new(),
+            keys: Keys::default(),
             sent_up_to: 0,
             marked: Step(0),
             sent_before_start: 0,

@@ -44,6 +44,8 @@ pub(crate) struct Taker {
     pub filter: Option<Selector>,
     /// Its turn among the consumers of a queue.
     pub turn: Option<Turn>,
+    /// It stands among those of them that have window.
+    pub listed_open: bool,
     /// Deliveries it may ever have been sent.
     pub limit: u64,
     /// Deliveries sent.
@@ -80,6 +82,7 @@ impl Taker {
             source,
             filter: None,
             turn: None,
+            listed_open: false,
             limit: 0,
             sent: 0,
             drain: false,

@@ -62,7 +62,7 @@ pub struct JoinKey(pub u32);
 pub struct JobKey(pub u32);
 
 /// The broker-wide number of a stored message body; stores hold this, never a place (DESIGN 7.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BodyId(pub u64);
 
 /// A position in the journal; everything at or below the durable position is on disk.

@@ -137,6 +137,8 @@ codes! {
     NotAuthorized = "NOT_AUTHORIZED", "amqp:unauthorized-access", 403, Some(2035);
     /// The thing was deleted while it was in use (OP-6).
     Deleted = "DELETED", "amqp:resource-deleted", 409, None;
+    /// Dead letter: the bytes of a stored message can't be read, the disk damaged them.
+    MessageDamaged = "MESSAGE_DAMAGED", "amqp:internal-error", 500, None;
     /// Dead letter: the attempts are used up (AK-8).
     MaxAttempts = "MAX_ATTEMPTS", "amqp:internal-error", 409, None;
     /// Dead letter: the consumer rejected it (AK-2).

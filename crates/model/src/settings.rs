@@ -569,10 +569,12 @@ pub struct BrokerSettings {
     pub spool_max_events: u64,
     /// Bytes of them, at most.
     pub spool_max_bytes: u64,
-    /// Bytes of messages held above which producers get no more credit; consumers go on.
+    /// Bytes of messages in memory above which producers get no more credit; consumers go on.
     pub memory: u64,
     /// Events that one piece of a purge or of a deletion removes at most (DESIGN 7.7).
     pub job_batch: u32,
+    /// Bytes of messages on disk that are kept in memory too; the others are read when they are needed.
+    pub cache: u64,
     /// Longest topic string in bytes (TT-2).
     pub max_topic_bytes: usize,
     /// Most levels of a topic string (TT-2).
@@ -593,6 +595,7 @@ impl Default for BrokerSettings {
             spool_max_bytes: 1024 * 1024 * 1024,
             memory: 2 * 1024 * 1024 * 1024,
             job_batch: 256,
+            cache: 32 * 1024 * 1024,
             max_topic_bytes: 10_240,
             max_levels: 128,
         }

@@ -11,14 +11,21 @@
 //! setting with a default can be added without a new format.
 
 mod codec;
+mod columns;
 mod event;
 mod origins;
+mod pages;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{DecodeError, append, decode_step};
+pub use codec::{BodyRef, DecodeError, Item, append, append_body, decode_step, read_step};
+pub use columns::{put_column, put_number, take_column, take_number};
 pub use event::{DeadLetter, Extra, StoredEvent};
 pub use origins::{IdBlock, Ids, KnownOrigins};
+pub use pages::{
+    BodyPlace, FramePlace, PAGE, PageError, PagedEvent, StoredBody, put_bodies, put_events, take_bodies,
+    take_events,
+};
 
 use bytes::Bytes;
 use postroad_model::id::{BodyId, EventId, JobKey, JoinKey, ObjectKey, Origin, StoreKey, StoreUid, WallMs};
@@ -389,5 +396,33 @@ pub enum Record {
     JobEnded {
         /// Which job.
         job: JobKey,
+    },
+    /// The values of the publish keys that an event has, before the event itself (5.1).
+    Keyed {
+        /// Of which store.
+        store: StoreKey,
+        /// Which event.
+        event: EventId,
+        /// Each key's name, and its value as text.
+        values: Vec<(String, String)>,
+    },
+    /// Bodies that lie in the journal already; in checkpoints.
+    BodyPage {
+        /// The page, as [`put_bodies`] writes it.
+        page: Bytes,
+    },
+    /// Events of a store; in checkpoints.
+    EventPage {
+        /// Of which store.
+        store: StoreKey,
+        /// The page, as [`put_events`] writes it.
+        page: Bytes,
+    },
+    /// An event that only the joins of a store still need (FWD-2); in checkpoints.
+    Spooled {
+        /// Where.
+        store: StoreKey,
+        /// The event.
+        event: StoredEvent,
     },
 }

@@ -134,6 +134,17 @@ impl<K: Ord + Clone> SelectorIndex<K> {
             || self.others.0.iter().any(|group| group.selector.matches(properties))
     }
 
+    /// Puts every key into `out`, in ascending order and each once; what `out` held is gone.
+    pub fn keys(&self, out: &mut Vec<K>) {
+        out.clear();
+        let filed = self.identifiers.iter().flat_map(Filed::all);
+        for group in filed.chain([&self.others]).flat_map(|groups| &groups.0) {
+            out.extend_from_slice(&group.keys);
+        }
+        out.sort_unstable();
+        out.dedup();
+    }
+
     /// The number of pairs of a selector and a key.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -202,6 +213,11 @@ impl<K> Filed<K> {
             Value::Bool(false) => Some(&self.false_),
             Value::Null | Value::Opaque => None,
         }
+    }
+
+    /// Everything that is filed here, in no order that could be relied on.
+    fn all(&self) -> impl Iterator<Item = &Groups<K>> {
+        self.texts.values().chain(self.numbers.values()).chain([&self.false_, &self.true_])
     }
 
     fn truth(&mut self, value: bool) -> &mut Groups<K> {

@@ -10,6 +10,7 @@ use crate::define::{define, redefine};
 use crate::door::{Users, door_config};
 use crate::http::{Access, AdminHandle, ServerInfo};
 use crate::listener::{Connections, accept, bind};
+use crate::loader::Loader;
 use crate::storage::Storage;
 use crate::{EngineThread, ServeError};
 use postroad_config::{Config, Protocol, SecurityMode};
@@ -61,7 +62,7 @@ impl Broker {
             checkpoint_every: config.storage.checkpoint_every,
             seed,
         };
-        let Storage { mut shell, writer, recovered } =
+        let Storage { mut shell, writer, reader, recovered } =
             Storage::open(&config.data_dir, setup, journal_events)?;
         define(&mut shell, config, clock.now())?;
         let bound = bind_all(config)?;
@@ -78,7 +79,8 @@ impl Broker {
             stop: stopped.clone(),
         };
         let info = server_info(config, users);
-        let core_task = Core::new(shell, writer, clock, inbox, admin_inbox, journal_inbox);
+        let loader = Loader::start(reader, core.clone()).map_err(ServeError::Thread)?;
+        let core_task = Core::new(shell, writer, loader, clock, inbox, admin_inbox, journal_inbox);
         let addresses = bound.iter().map(|b| (b.protocol, b.address)).collect();
         let (report, ended) = oneshot::channel();
         let threads =

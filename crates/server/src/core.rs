@@ -3,8 +3,9 @@
 
 use crate::clock::Clock;
 use crate::http::AdminCall;
+use crate::loader::Loader;
 use postroad_engine::admin::Response;
-use postroad_engine::{Command, ConnId, Effect};
+use postroad_engine::{Command, ConnId, Effect, Loaded};
 use postroad_journal::{Event, Writer};
 use postroad_model::refusal::Refusal;
 use postroad_shell::{Shell, ShellError, StopMark};
@@ -39,6 +40,8 @@ pub(crate) enum Input {
         /// Its number.
         conn: ConnId,
     },
+    /// Messages were read from the journal, or can't be.
+    Loaded(Vec<Loaded>),
     /// The broker is to stop in order.
     Stop,
 }
@@ -73,6 +76,7 @@ impl From<ShellError> for CoreError {
 pub(crate) struct Core {
     shell: Shell<EffectSender>,
     writer: Writer,
+    loader: Loader,
     clock: Clock,
     inbox: mpsc::UnboundedReceiver<Input>,
     admin: mpsc::Receiver<AdminCall>,
@@ -89,13 +93,14 @@ impl Core {
     pub(crate) fn new(
         shell: Shell<EffectSender>,
         writer: Writer,
+        loader: Loader,
         clock: Clock,
         inbox: mpsc::UnboundedReceiver<Input>,
         admin: mpsc::Receiver<AdminCall>,
         journal_events: mpsc::UnboundedReceiver<Event>,
     ) -> Self {
         let (calls, disk_full, stopping) = (BTreeMap::new(), false, None);
-        Self { shell, writer, clock, inbox, admin, journal_events, calls, disk_full, stopping }
+        Self { shell, writer, loader, clock, inbox, admin, journal_events, calls, disk_full, stopping }
     }
 
     /// Works until the broker stops.
@@ -204,6 +209,7 @@ impl Core {
                         self.shell.handle(now, command);
                     }
                 }
+                Input::Loaded(loaded) => self.shell.loaded(now, loaded),
                 Input::Stop => self.stopping = Some(now.mono),
             }
         }
@@ -222,6 +228,10 @@ impl Core {
     fn pass_on(&mut self) -> Result<(), CoreError> {
         if let Some(batch) = self.shell.take_batch() {
             self.writer.submit(batch)?;
+        }
+        let loads = self.shell.take_loads();
+        if !loads.is_empty() {
+            self.loader.load(loads);
         }
         self.shell.send_ready(|_, route, effects| {
             // A connection that is just ending has dropped its receiver; its Unregister is on the way.

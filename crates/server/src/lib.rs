@@ -2,7 +2,7 @@
 //!
 //! What it knows: which thread does what. One *reactor* serves sockets and runs the protocol engines, and beside them
 //! the *core*, which drives the shell around engine and journal (docs/adr/0004 says why on the same thread); the journal
-//! has two threads of its own; HTTP has one. Commands and effects cross between them in batches.
+//! has two threads of its own, and one reads back from it (`loader`); HTTP has one. Commands and effects cross between them in batches.
 //!
 //! What it must never know: what a command means. It decides nothing about messages.
 //!
@@ -19,6 +19,7 @@ mod door;
 mod files;
 pub mod http;
 mod listener;
+mod loader;
 mod storage;
 
 pub use broker::Broker;

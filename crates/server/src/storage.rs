@@ -1,7 +1,7 @@
 //! The broker's start in its data folder: engine and journal in their shell, and the threads that write.
 
 use crate::core::EffectSender;
-use postroad_journal::{Error, Event, FileDisk, Lsn, Recovered, Writer};
+use postroad_journal::{Error, Event, FileDisk, FreeError, Lsn, Reader, Recovered, Writer};
 use postroad_shell::{OpenError, Opened, Setup, Shell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +26,14 @@ pub enum StorageError {
         /// What is wrong, with file and offset where there is one.
         source: Error,
     },
+    /// The journal does not agree with what was read from it.
+    #[error("the data in {} can't be used: {source}", folder.display())]
+    Free {
+        /// The data folder.
+        folder: PathBuf,
+        /// What is wrong.
+        source: FreeError,
+    },
     /// A frame is sound but is no list of records that this version knows.
     #[error("frame {lsn} in {} can't be read by this version: {reason}", folder.display())]
     Record {
@@ -48,6 +56,8 @@ pub(crate) struct Storage {
     pub shell: Shell<EffectSender>,
     /// The writing threads.
     pub writer: Writer,
+    /// Reads what was written.
+    pub reader: Reader,
     /// What opening the journal brought to light.
     pub recovered: Recovered,
 }
@@ -65,7 +75,8 @@ impl Storage {
         let disk = FileDisk::new(folder)
             .map_err(|source| StorageError::Folder { folder: folder.to_owned(), source })?;
         let opened = postroad_shell::open(Arc::new(disk), setup, |_| ());
-        let Opened { shell, writer, keeper, recovered, .. } = opened.map_err(|error| match error {
+        let Opened { shell, writer, keeper, reader, recovered } = opened.map_err(|error| match error {
+            OpenError::Free(source) => StorageError::Free { folder: folder.to_owned(), source },
             OpenError::Journal(source) => StorageError::Journal { folder: folder.to_owned(), source },
             OpenError::Frame { lsn, reason } => {
                 StorageError::Record { folder: folder.to_owned(), lsn, reason }
@@ -76,6 +87,6 @@ impl Storage {
             let _ = events.send(event);
         };
         let writer = Writer::start(writer, keeper, pass_on).map_err(StorageError::Threads)?;
-        Ok(Self { shell, writer, recovered })
+        Ok(Self { shell, writer, reader, recovered })
     }
 }

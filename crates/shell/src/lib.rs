@@ -19,6 +19,7 @@ mod conn_ids;
 mod log;
 mod open;
 mod outbox;
+mod read;
 mod shell;
 #[cfg(test)]
 mod tests;
@@ -26,4 +27,5 @@ mod tests;
 pub use conn_ids::ConnIds;
 pub use open::{Frame, OpenError, Opened, Setup, Use, open};
 pub use outbox::Reply;
+pub use read::read_messages;
 pub use shell::{Shell, ShellError, StopMark};

@@ -1,11 +1,13 @@
 //! The journal under the engine: frames that wait for room, frames on their way to the disk, and checkpoints.
 
 use crate::shell::ShellError;
-use postroad_engine::{Step, StepBytes};
+use postroad_engine::{SegmentUse, Step, StepBytes};
 use postroad_journal::{
-    AppendError, Appended, Batch, Checkpoint, FreeError, Journal, Label, Lsn, SegmentNumber, Space,
+    AppendError, Appended, Batch, Checkpoint, FreeError, Journal, Label, Location, Lsn, SegmentInfo,
+    SegmentNumber, Space,
 };
-use std::collections::VecDeque;
+use postroad_record::FramePlace;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Kind of the frames that hold a step: a list of records.
 pub(crate) const KIND_STEP: u8 = 1;
@@ -13,6 +15,9 @@ pub(crate) const KIND_STEP: u8 = 1;
 pub(crate) const KIND_CHECKPOINT: u8 = 2;
 /// Kind of the frame that holds the first piece of a checkpoint.
 pub(crate) const KIND_CHECKPOINT_BEGIN: u8 = 3;
+
+/// A segment is sparse when it is so many times as large as what is still needed of it.
+const SPARSE: u64 = 3;
 
 /// Frames from the engine's hands to the disk's.
 #[derive(Debug)]
@@ -27,10 +32,14 @@ pub(crate) struct Log {
     since_checkpoint: u64,
     /// A checkpoint is due after so many.
     checkpoint_every: u64,
+    /// Bytes of the last checkpoint.
+    checkpoint_bytes: u64,
     /// The first frame of the checkpoint that is being appended.
     checkpoint: Option<Appended>,
     /// A checkpoint is appended and not yet declared complete by the journal.
     completing: bool,
+    /// Segments in which messages lay that were held when the last checkpoint began: it says where.
+    needed: BTreeSet<u64>,
 }
 
 /// A frame that is to be appended.
@@ -52,7 +61,7 @@ impl Pending {
 
 impl Log {
     /// A log behind `read` bytes that a start had to read.
-    pub(crate) const fn new(journal: Journal, read: u64, checkpoint_every: u64) -> Self {
+    pub(crate) fn new(journal: Journal, read: u64, checkpoint_every: u64) -> Self {
         Self {
             journal,
             waiting: VecDeque::new(),
@@ -60,16 +69,22 @@ impl Log {
             durable: Step(0),
             since_checkpoint: read,
             checkpoint_every,
+            checkpoint_bytes: 0,
             checkpoint: None,
             completing: false,
+            needed: BTreeSet::new(),
         }
     }
 
-    /// Appends steps behind those that wait, as far as there is room.
+    /// Appends steps behind those that wait, as far as there is room; `placed` is told where each came to lie.
     ///
     /// # Errors
     /// If the journal has failed; the broker must end.
-    pub(crate) fn append(&mut self, steps: impl Iterator<Item = StepBytes>) -> Result<(), ShellError> {
+    pub(crate) fn append(
+        &mut self,
+        steps: impl Iterator<Item = StepBytes>,
+        mut placed: impl FnMut(Step, FramePlace),
+    ) -> Result<(), ShellError> {
         self.waiting.extend(steps.map(Pending::Step));
         let mut last = None;
         while let Some(pending) = self.waiting.front() {
@@ -82,7 +97,10 @@ impl Log {
             };
             self.since_checkpoint += payload.len() as u64;
             match self.waiting.pop_front() {
-                Some(Pending::Step(step)) => last = Some((appended.lsn, step.step)),
+                Some(Pending::Step(step)) => {
+                    placed(step.step, place_of(&appended.location));
+                    last = Some((appended.lsn, step.step));
+                }
                 Some(Pending::Checkpoint { last, .. }) => self.checkpoint_appended(appended, last),
                 None => {}
             }
@@ -104,20 +122,27 @@ impl Log {
         self.journal.take_batch()
     }
 
-    /// Whether enough was appended for a checkpoint of a state that holds so many bytes of messages. Waiting for twice
-    /// the state keeps what checkpoints write below half of all that is written.
+    /// Whether enough was appended for a checkpoint. Waiting for eight times the last one keeps what checkpoints write
+    /// small beside all that is written.
     #[must_use]
-    pub(crate) fn wants_checkpoint(&self, state: u64) -> bool {
-        let due = self.checkpoint_every.max(state.saturating_mul(2));
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        let due = self.checkpoint_every.max(self.checkpoint_bytes.saturating_mul(8));
         self.since_checkpoint >= due && !self.completing && self.waiting.is_empty() && !self.is_full()
     }
 
-    /// Appends a checkpoint: pieces that rebuild the state as it is after every step appended so far.
+    /// Appends a checkpoint: pieces that rebuild the state as it is after every step appended so far, and the segments in
+    /// which its messages lie.
     ///
     /// # Errors
     /// As [`Self::append`].
-    pub(crate) fn append_checkpoint(&mut self, pieces: Vec<Vec<u8>>) -> Result<(), ShellError> {
+    pub(crate) fn append_checkpoint(
+        &mut self,
+        pieces: Vec<Vec<u8>>,
+        needed: BTreeSet<u64>,
+    ) -> Result<(), ShellError> {
         let count = pieces.len();
+        self.checkpoint_bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        self.needed = needed;
         let pending = pieces.into_iter().enumerate();
         let pending = pending.map(|(at, payload)| Pending::Checkpoint {
             payload,
@@ -127,20 +152,55 @@ impl Log {
         self.waiting.extend(pending);
         self.completing = count > 0;
         self.since_checkpoint = 0;
-        self.append(std::iter::empty())
+        self.append(std::iter::empty(), |_, _| ())
     }
 
-    /// A checkpoint is complete: what lies before it is not needed any more. Says how many segments that frees.
+    /// A checkpoint is complete: of what lies before it only the segments are needed in which its messages lie. Says how
+    /// many others that frees.
     ///
     /// # Errors
     /// If the journal knows of no such checkpoint.
     pub(crate) fn checkpointed(&mut self, checkpoint: Checkpoint) -> Result<usize, FreeError> {
         self.completing = false;
-        self.free_before(checkpoint.first.location.segment)
+        self.free_before(checkpoint.first.location.segment, &self.needed)
     }
 
-    fn free_before(&self, segment: SegmentNumber) -> Result<usize, FreeError> {
-        self.journal.free_before(segment)
+    /// Frees the segments before one, but for those that are needed.
+    fn free_before(&self, segment: SegmentNumber, needed: &BTreeSet<u64>) -> Result<usize, FreeError> {
+        let mut freed = 0;
+        for SegmentInfo { number, .. } in self.journal.segments() {
+            if number < segment && !needed.contains(&number.0) {
+                self.journal.free(number)?;
+                freed += 1;
+            }
+        }
+        Ok(freed)
+    }
+
+    /// Frees what a start found that nothing needs any more: it was not freed before the life before ended.
+    ///
+    /// # Errors
+    /// As [`Self::checkpointed`].
+    pub(crate) fn free_unneeded(&self, needed: &BTreeSet<u64>) -> Result<usize, FreeError> {
+        match self.journal.recovery_start() {
+            Some(start) => self.free_before(start, needed),
+            None => Ok(0),
+        }
+    }
+
+    /// Segments before the last complete checkpoint of which the messages that are still held take only a small part.
+    pub(crate) fn sparse(&self, used: &BTreeMap<u64, SegmentUse>) -> BTreeSet<u64> {
+        let Some(start) = self.journal.recovery_start() else { return BTreeSet::new() };
+        let sparse = |segment: &SegmentInfo| {
+            let bytes = used.get(&segment.number.0).map_or(0, |used| used.bytes);
+            segment.number < start && bytes > 0 && bytes.saturating_mul(SPARSE) < segment.size
+        };
+        self.journal
+            .segments()
+            .iter()
+            .filter(|segment| sparse(segment))
+            .map(|segment| segment.number.0)
+            .collect()
     }
 
     /// Notes that every frame up to `lsn` is durable, and says up to which step that is everything.
@@ -181,4 +241,9 @@ impl Log {
     pub(crate) fn append_clean_stop(&mut self) -> Result<(), AppendError> {
         self.journal.append_clean_stop().map(drop)
     }
+}
+
+/// Where a frame lies, as the engine keeps it.
+pub(crate) const fn place_of(location: &Location) -> FramePlace {
+    FramePlace { segment: location.segment.0, offset: location.offset, length: location.length }
 }

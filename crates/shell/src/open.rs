@@ -1,10 +1,10 @@
 //! The start: what the journal holds becomes the engine's state again.
 
-use crate::log::{KIND_CHECKPOINT, KIND_CHECKPOINT_BEGIN, KIND_STEP};
+use crate::log::{KIND_CHECKPOINT, KIND_CHECKPOINT_BEGIN, KIND_STEP, place_of};
 use crate::shell::Shell;
 use postroad_engine::Engine;
 use postroad_journal::{
-    BatchWriter, Disk, Error, JournalId, Keeper, Lsn, Options, Reader, Recovered, Recovery, Stop,
+    BatchWriter, Disk, Error, FreeError, JournalId, Keeper, Lsn, Options, Reader, Recovered, Recovery, Stop,
 };
 use postroad_model::settings::BrokerSettings;
 use std::sync::Arc;
@@ -43,6 +43,9 @@ pub enum OpenError {
     /// It can't be opened or read.
     #[error(transparent)]
     Journal(#[from] Error),
+    /// The journal does not agree with what was read from it.
+    #[error(transparent)]
+    Free(#[from] FreeError),
     /// A frame is sound but is no list of records that this version knows.
     #[error("frame {lsn} can't be read by this version: {reason}")]
     Frame {
@@ -121,9 +124,8 @@ pub fn open<R>(
             .used(frame.label.kind)
             .ok_or_else(|| unreadable(format!("its kind is {}", frame.label.kind)))?;
         if used != Use::Passed {
-            let records = postroad_record::decode_step(frame.payload);
-            let records = records.map_err(|error| unreadable(error.to_string()))?;
-            records.into_iter().for_each(|record| engine.replay(record));
+            let replayed = engine.replay(frame.payload, place_of(&frame.location));
+            replayed.map_err(|error| unreadable(error.to_string()))?;
         }
         see(Frame { lsn, used, payload: frame.payload });
     }
@@ -131,8 +133,10 @@ pub fn open<R>(
     engine.recovered(matches!(opened.recovered.stop, Stop::Clean | Stop::New));
     engine.configure(setup.broker);
     engine.found();
+    let shell = Shell::new(engine, opened.journal, read, setup.checkpoint_every);
+    shell.free_unneeded()?;
     Ok(Opened {
-        shell: Shell::new(engine, opened.journal, read, setup.checkpoint_every),
+        shell,
         writer: opened.writer,
         keeper: opened.keeper,
         reader: opened.reader,

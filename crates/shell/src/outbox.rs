@@ -4,7 +4,7 @@
 
 use crate::conn_ids::place_of;
 use postroad_engine::admin::Response;
-use postroad_engine::{ConnId, Effect, Step};
+use postroad_engine::{ConnId, Effect, Step, Wanted};
 use postroad_model::refusal::Refusal;
 use std::collections::VecDeque;
 
@@ -58,6 +58,8 @@ pub(crate) struct Outbox<R> {
     /// Places of connections with effects ready.
     to_send: Vec<u32>,
     replies: VecDeque<Reply>,
+    /// Messages to be read from the journal.
+    loads: Vec<Wanted>,
 }
 
 impl<R> Default for Outbox<R> {
@@ -69,6 +71,7 @@ impl<R> Default for Outbox<R> {
             durable: Step(0),
             to_send: Vec::new(),
             replies: VecDeque::new(),
+            loads: Vec::new(),
         }
     }
 }
@@ -143,14 +146,24 @@ impl<R> Outbox<R> {
 
     /// An effect that is for no connection: what concerns the owner or the shell itself has its place here.
     fn take_own(&mut self, after: Step, effect: Effect) {
-        if let Effect::AdminReply { reply: number, result } = effect {
-            let reply = Reply { number, result: *result };
-            if after <= self.durable {
-                self.replies.push_back(reply);
-            } else {
-                turn_of(&mut self.turns, after).replies.push(reply);
+        match effect {
+            Effect::AdminReply { reply: number, result } => {
+                let reply = Reply { number, result: *result };
+                if after <= self.durable {
+                    self.replies.push_back(reply);
+                } else {
+                    turn_of(&mut self.turns, after).replies.push(reply);
+                }
             }
+            // What is to be read is durable already.
+            Effect::Load { wanted } => self.loads.extend(wanted),
+            _ => {}
         }
+    }
+
+    /// The messages that are to be read from the journal.
+    pub(crate) fn take_loads(&mut self) -> Vec<Wanted> {
+        std::mem::take(&mut self.loads)
     }
 
     /// Everything up to this step is durable: what waited for no more than that may go out.

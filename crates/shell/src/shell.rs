@@ -4,7 +4,7 @@
 use crate::log::Log;
 use crate::outbox::{Outbox, Reply};
 use postroad_engine::admin::{Request, Response};
-use postroad_engine::{Command, ConnId, Effect, Engine, Now, Output, Step, StepBytes};
+use postroad_engine::{Command, ConnId, Effect, Engine, Loaded, Now, Output, Step, StepBytes, Wanted};
 use postroad_journal::{AppendError, Batch, Checkpoint, Error, FreeError, Journal, Lsn};
 use postroad_model::refusal::Refusal;
 
@@ -112,9 +112,10 @@ impl<R> Shell<R> {
         if let Some(last) = self.out.steps.last() {
             self.outbox.begin_turn(last.step);
         }
-        self.log.append(self.out.steps.drain(..))?;
+        let engine = &mut self.engine;
+        self.log.append(self.out.steps.drain(..), |step, place| engine.placed(step, place))?;
         self.engine.set_disk_full(self.log.is_full());
-        if self.log.wants_checkpoint(self.engine.message_bytes()) {
+        if self.log.wants_checkpoint() {
             self.checkpoint()?;
         }
         for (after, effect) in self.out.effects.drain(..) {
@@ -128,7 +129,7 @@ impl<R> Shell<R> {
         self.checkpoints += 1;
         let mut pieces = Vec::new();
         self.engine.snapshot(&mut |piece| pieces.push(piece.to_vec()));
-        self.log.append_checkpoint(pieces)
+        self.log.append_checkpoint(pieces, self.engine.live_segments().keys().copied().collect())
     }
 
     /// What was appended since the last call: to be written and synced, in the order in which it was taken.
@@ -157,7 +158,18 @@ impl<R> Shell<R> {
     /// Every frame up to `lsn` is durable: what waited for it is ready.
     pub fn became_durable(&mut self, lsn: Lsn) {
         let durable = self.log.became_durable(lsn);
+        self.engine.became_durable(durable);
         self.outbox.release(durable);
+    }
+
+    /// The messages that are to be read from the journal, in any order; what came of it goes to [`Self::loaded`].
+    pub fn take_loads(&mut self) -> Vec<Wanted> {
+        self.outbox.take_loads()
+    }
+
+    /// Messages were read, or can't be.
+    pub fn loaded(&mut self, now: Now, loaded: Vec<Loaded>) {
+        self.engine.handle(now, Command::Loaded { loaded });
     }
 
     /// A segment became ready: what found no room is appended.
@@ -165,7 +177,8 @@ impl<R> Shell<R> {
     /// # Errors
     /// As [`Self::flush`].
     pub fn space(&mut self) -> Result<(), ShellError> {
-        self.log.append(std::iter::empty())?;
+        let engine = &mut self.engine;
+        self.log.append(std::iter::empty(), |step, place| engine.placed(step, place))?;
         self.engine.set_disk_full(self.log.is_full());
         Ok(())
     }
@@ -175,12 +188,23 @@ impl<R> Shell<R> {
         self.engine.set_disk_full(true);
     }
 
-    /// A checkpoint is complete. Says how many segments that frees.
+    /// A checkpoint is complete. Says how many segments that frees. What keeps others from being freed is written again
+    /// bit by bit, where it is little.
     ///
     /// # Errors
     /// If the journal knows of no such checkpoint.
     pub fn checkpointed(&mut self, checkpoint: Checkpoint) -> Result<usize, FreeError> {
-        self.log.checkpointed(checkpoint)
+        let freed = self.log.checkpointed(checkpoint)?;
+        self.engine.clear_segments(self.log.sparse(self.engine.live_segments()));
+        Ok(freed)
+    }
+
+    /// Frees what a start found that nothing needs any more. Says how many segments that were.
+    ///
+    /// # Errors
+    /// As [`Self::checkpointed`].
+    pub(crate) fn free_unneeded(&self) -> Result<usize, FreeError> {
+        self.log.free_unneeded(&self.engine.live_segments().keys().copied().collect())
     }
 
     // ---- the end ----

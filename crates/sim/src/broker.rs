@@ -3,12 +3,13 @@
 
 use crate::check::recovery::hash;
 use crate::random::Random;
+use bytes::Bytes;
 use postroad_engine::admin::{Request, Response};
-use postroad_engine::{Command, ConnId, Effect, Engine, Now, Step, StepBytes};
-use postroad_journal::{Batch, BatchWriter, Error, Keeper, Lsn, MemDisk, Options, Stop, Work};
+use postroad_engine::{Command, ConnId, Effect, Engine, Loaded, Now, Step, StepBytes, Wanted};
+use postroad_journal::{Batch, BatchWriter, Error, Keeper, Lsn, MemDisk, Options, Reader, Stop, Work};
 use postroad_model::refusal::Refusal;
 use postroad_model::settings::BrokerSettings;
-use postroad_shell::{OpenError, Opened, Setup, Shell, ShellError, StopMark, Use};
+use postroad_shell::{OpenError, Opened, Setup, Shell, ShellError, StopMark, Use, read_messages};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub enum Input {
     Unregister(ConnId),
     /// An operator's request.
     Admin(Request),
+    /// Messages were read back.
+    Loaded(Vec<Loaded>),
 }
 
 /// What a life of the broker begins with.
@@ -63,6 +66,9 @@ pub struct Broker {
     shell: Shell<()>,
     writer: BatchWriter,
     keeper: Keeper,
+    reader: Reader,
+    /// Messages to be read back.
+    loads: VecDeque<Wanted>,
     inbox: VecDeque<Input>,
     batches: VecDeque<Batch>,
     /// The last frame that is written, if it is not synced.
@@ -109,11 +115,13 @@ impl Broker {
         let mut frames = Vec::new();
         let see = |frame: postroad_shell::Frame<'_>| frames.push((frame.used, frame.payload.to_vec()));
         let opened = postroad_shell::open(Arc::new(disk.clone()), setup, see)?;
-        let Opened { shell, writer, keeper, recovered, .. } = opened;
+        let Opened { shell, writer, keeper, reader, recovered } = opened;
         let mut broker = Self {
             shell,
             writer,
             keeper,
+            reader,
+            loads: VecDeque::new(),
             inbox: VecDeque::new(),
             batches: VecDeque::new(),
             written: None,
@@ -158,6 +166,7 @@ impl Broker {
                 }
                 Input::Unregister(conn) => self.shell.unregister(now, conn),
                 Input::Admin(request) => drop(self.shell.ask(now, Box::new(request))),
+                Input::Loaded(loaded) => self.shell.loaded(now, loaded),
             }
         }
         let more = self.shell.run(now, tasks);
@@ -168,10 +177,25 @@ impl Broker {
     /// Asks an operator's question now and gives the answer, without waiting for the disk. For questions only.
     pub fn ask(&mut self, now: Now, request: Request) -> Option<Result<Response, Refusal>> {
         let number = self.shell.ask(now, Box::new(request));
-        self.end_turn().ok()?;
-        let answer = self.shell.take_reply_early(number);
-        self.pass_on();
-        answer
+        loop {
+            self.end_turn().ok()?;
+            let answer = self.shell.take_reply_early(number);
+            self.pass_on();
+            if answer.is_some() || self.loads.is_empty() {
+                return answer;
+            }
+            // A question may have to wait for messages that are not in memory.
+            let wanted: Vec<Wanted> = self.loads.drain(..).collect();
+            self.shell.loaded(now, read_messages(&self.reader, &wanted));
+        }
+    }
+
+    /// The bytes of a message, from where the engine says that they lie unless it has them itself, because they may not be
+    /// written yet; `None` if they can't be read.
+    #[must_use]
+    pub fn read(&self, wanted: &Wanted) -> Option<Bytes> {
+        let here = self.engine().message_in_memory(wanted.body);
+        here.or_else(|| read_messages(&self.reader, &[*wanted]).pop()?.bytes.ok())
     }
 
     fn flush(&mut self) -> Result<(), ShellError> {
@@ -201,6 +225,7 @@ impl Broker {
     /// Puts what the shell gives out where it is looked for.
     fn pass_on(&mut self) {
         self.batches.extend(self.shell.take_batch());
+        self.loads.extend(self.shell.take_loads());
         let ready = &mut self.ready;
         self.shell.send_ready(|conn, (), effects| ready.push((conn, effects)));
         while let Some(reply) = self.shell.take_reply() {
@@ -213,8 +238,12 @@ impl Broker {
     /// # Errors
     /// If the disk fails or the process dies in it.
     pub fn disk_work(&mut self, random: &mut Random) -> Result<bool, ShellError> {
-        match random.below(3) {
+        match random.below(4) {
             0 if !self.batches.is_empty() => self.write(random.range(1, 4)).map(|()| true),
+            3 if !self.loads.is_empty() => {
+                self.load(random.range(1, 4));
+                Ok(true)
+            }
             1 if self.written.is_some() => self.sync().map(|()| true),
             _ => self.keep(),
         }
@@ -227,11 +256,21 @@ impl Broker {
     pub fn disk_idle(&mut self) -> Result<(), ShellError> {
         loop {
             while self.keep()? {}
+            self.load(u64::MAX);
             if self.batches.is_empty() && self.written.is_none() {
                 return Ok(());
             }
             self.write(u64::MAX)?;
             self.sync()?;
+        }
+    }
+
+    /// Reads up to `most` messages back, in any order as the owner is free to.
+    fn load(&mut self, most: u64) {
+        let count = self.loads.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+        let wanted: Vec<Wanted> = self.loads.drain(..count).rev().collect();
+        if !wanted.is_empty() {
+            self.inbox.push_back(Input::Loaded(read_messages(&self.reader, &wanted)));
         }
     }
 
@@ -293,7 +332,7 @@ impl Broker {
     /// Whether nothing waits: no input, no frame, no effect.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.inbox.is_empty() && self.shell.is_idle()
+        self.inbox.is_empty() && self.loads.is_empty() && self.shell.is_idle()
     }
 
     /// Marks the clean stop and syncs it; says whether there is a mark.

@@ -102,6 +102,9 @@ impl World {
         let mut random = Random::new(seed);
         let settings =
             BrokerSettings { name: "sim".into(), max_window: 200, job_batch: 3, ..BrokerSettings::default() };
+        // Nothing that is on disk stays in memory, or a little, or all of it.
+        let cache = random.pick(&[0, 0, 2_000, settings.cache]).copied().unwrap_or(0);
+        let settings = BrokerSettings { cache, ..settings };
         let checkpoint_every = if random.one_in(4) { u64::MAX } else { random.range(4, 100) << 10 };
         let mut world = Self {
             random,
@@ -277,6 +280,7 @@ impl World {
             &self.written,
             durable,
             &self.checkpoints,
+            self.now,
             &mut self.random,
         )?);
         Ok(())

@@ -4,11 +4,12 @@ use bytes::Bytes;
 use postroad_engine::admin::Request;
 use postroad_engine::{
     Client, Command, ConnId, ConsumerSource, ConsumerSpec, Effect, Engine, LinkNo, Now, Output, ProducerKey,
-    ProducerTarget, Settlement, TakerKey,
+    ProducerTarget, Settlement, StepBytes, TakerKey,
 };
 use postroad_model::address::Address;
 use postroad_model::message::Incoming;
 use postroad_model::settings::{BrokerSettings, ChannelSettings, JoinSettings, QueueSettings, Retention};
+use postroad_record::FramePlace;
 
 use super::{BATCH, message};
 
@@ -58,6 +59,16 @@ pub(super) fn join(count: u32) {
     bench.carry(count, &message(true), producer, &[consumer]);
 }
 
+/// Every step of a turn has a place, and is durable.
+pub(super) fn settle_in(engine: &mut Engine, out: &Output) {
+    for StepBytes { step, .. } in &out.steps {
+        engine.placed(*step, FramePlace::default());
+    }
+    if let Some(last) = out.steps.last() {
+        engine.became_durable(last.step);
+    }
+}
+
 /// An engine and what it wants done.
 struct Bench {
     engine: Engine,
@@ -101,6 +112,7 @@ impl Bench {
         self.out.steps.clear();
         self.out.effects.clear();
         self.engine.take_output(&mut self.out);
+        settle_in(&mut self.engine, &self.out);
     }
 
     fn ask(&mut self, request: Request) {

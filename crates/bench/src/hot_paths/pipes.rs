@@ -163,6 +163,7 @@ impl Pipes {
         while self.engine.run(NOW, PIECES) {}
         self.out.steps.clear();
         self.engine.take_output(&mut self.out);
+        super::engine::settle_in(&mut self.engine, &self.out);
         for (_, effect) in self.out.effects.drain(..) {
             if effect.conn().is_some() {
                 self.door.effect(effect, &mut self.commands);

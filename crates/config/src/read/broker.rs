@@ -132,6 +132,7 @@ pub(super) fn limits(mut table: Table<'_>, limits: &mut LimitSettings, broker: &
     set(&mut limits.idle_timeout, at_least_one(&mut table, "idle_timeout"));
     set(&mut limits.login_timeout, at_least_one(&mut table, "login_timeout"));
     set(&mut broker.memory, table.size("memory", 1 << 20..=1 << 50));
+    set(&mut broker.cache, table.size("cache", 1 << 20..=1 << 50));
     table.unsupported(LIMITS_LATER);
     table.finish();
 }

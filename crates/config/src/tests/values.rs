@@ -46,6 +46,7 @@ fn every_key_of_the_broker_arrives() {
         idle_timeout = "4s"
         login_timeout = 5
         memory = "6MiB"
+        cache = "7MiB"
         [log]
         level = "debug"
         [[user]]
@@ -67,6 +68,7 @@ fn every_key_of_the_broker_arrives() {
         spool_max_events: 10,
         spool_max_bytes: 1_000,
         memory: 6 << 20,
+        cache: 7 << 20,
         // No setting: how much a piece of a job does is the broker's own affair.
         job_batch: 256,
         max_topic_bytes: 512,

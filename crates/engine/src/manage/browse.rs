@@ -38,7 +38,7 @@ impl Engine {
         let first = Place { level: store.queue().map_or(0, |queue| queue.level(u8::MAX)), at: 0 };
         let begin = begin(page, name)?.unwrap_or(first);
         let (entries, next) =
-            look_through(store, range, begin, page.limit, |entry| self.event_matches(&filter, entry));
+            look_through(store, range, begin, page.limit, |entry| self.look_for(&filter, entry));
         let held = |entry: &Entry| entry.hold == Hold::Delivered;
         let items = entries.into_iter().map(|entry| self.event_view(store, entry, held(entry))).collect();
         Ok(Response::Events { items, next: next.map(text) })
@@ -62,18 +62,37 @@ impl Engine {
         };
         let from = from.max(reader.lowest_need().unwrap_or(u64::MAX));
         let (entries, next) = look_through(store, (from, to), begin, page.limit, |entry| {
-            self.reader_owes(object.reader, entry.event.id) && self.event_matches(&filter, entry)
+            if self.reader_owes(object.reader, entry.event.id) {
+                self.look_for(&filter, entry)
+            } else {
+                Look::Pass
+            }
         });
         let held = |entry: &Entry| matches!(reader.owed().get(&entry.event.id), Some(Owed::Delivered(_)));
         let items = entries.into_iter().map(|entry| self.event_view(store, entry, held(entry))).collect();
         Ok(Response::Events { items, next: next.map(text) })
     }
 
-    fn event_matches(&self, filter: &Option<Selector>, entry: &Entry) -> bool {
-        let Some(filter) = filter else { return true };
-        let message = self.bodies.get(entry.event.body);
-        message.is_some_and(|message| filter.matches(&View { message, event: &entry.event }))
+    /// Whether an event is to be shown. One whose message must be read first ends the page, unless this is the first try:
+    /// then the request is carried out again with it.
+    fn look_for(&self, filter: &Option<Selector>, entry: &Entry) -> Look {
+        let message = self.look_at(entry.event.body);
+        match (message, filter) {
+            (None, _) if self.is_page_over(entry.event.body) => Look::Stop,
+            (Some(message), Some(filter)) if !filter.matches(&View { message, event: &entry.event }) => {
+                Look::Pass
+            }
+            _ => Look::Take,
+        }
     }
+}
+
+/// What becomes of an event that a page looks at.
+enum Look {
+    Take,
+    Pass,
+    /// The next page begins here.
+    Stop,
 }
 
 /// Up to a page of events of a store between two ids, in the order of delivery, and where the next page begins.
@@ -82,7 +101,7 @@ fn look_through(
     (from, to): (EventId, EventId),
     begin: Place,
     limit: usize,
-    wanted: impl Fn(&Entry) -> bool,
+    judge: impl Fn(&Entry) -> Look,
 ) -> (Vec<&Entry>, Option<Place>) {
     let limit = limit.clamp(1, PAGE_ITEMS);
     let (mut entries, mut looks) = (Vec::new(), 0);
@@ -94,12 +113,14 @@ fn look_through(
             if entries.len() == limit || looks == PAGE_LOOKS {
                 return (entries, Some(Place { level, at }));
             }
+            let here = store.queue().is_none_or(|queue| queue.level(entry.event.priority) == level);
+            match if here { judge(entry) } else { Look::Pass } {
+                Look::Take => entries.push(entry),
+                Look::Pass => {}
+                Look::Stop => return (entries, Some(Place { level, at })),
+            }
             at = entry.event.id + 1;
             looks += 1;
-            let here = store.queue().is_none_or(|queue| queue.level(entry.event.priority) == level);
-            if here && wanted(entry) {
-                entries.push(entry);
-            }
         }
         let Some(lower) = level.checked_sub(1) else { return (entries, None) };
         (level, at) = (lower, from);

@@ -61,7 +61,7 @@ impl Engine {
     pub(super) fn event_view(&self, store: &Store, entry: &Entry, in_delivery: bool) -> EventView {
         let event = &entry.event;
         let extra = event.extra.as_deref();
-        let message = self.bodies.get(event.body);
+        let message = self.look_at(event.body);
         let origin = store.origin_of(event);
         EventView {
             id: event.id,
@@ -73,7 +73,7 @@ impl Engine {
             delivery_count: entry.failed,
             origin: format!("{}:{}", origin.store, origin.event),
             hop_budget: extra.and_then(|e| e.budget),
-            size: message.map_or(0, Message::len),
+            size: self.bodies.size(event.body),
             dead_letter: extra.and_then(|e| e.dead.as_deref()).map(dead_letter_view),
             archive_duplicate: extra.is_some_and(|e| e.archive_duplicate),
             message_id: message.and_then(|m| m.message_id().map(value_text)),

@@ -4,11 +4,13 @@ use crate::admin::{EventView, Page, Request, Response};
 use crate::command::{
     Client, CloseMode, Command, ConnId, ConsumerSpec, LinkNo, ProducerKey, Settlement, TakerKey,
 };
-use crate::effect::{Annotations, Delivery, Effect, Output, Publication, Resolved, Step, StepBytes};
-use crate::{Engine, Now, ProducerTarget};
+use crate::effect::{Annotations, Delivery, Effect, Output, Publication, Resolved, Step, StepBytes, Wanted};
+use crate::{Engine, Loaded, Now, ProducerTarget};
+use bytes::Bytes;
 use postroad_model::message::Incoming;
 use postroad_model::refusal::Refusal;
 use postroad_model::settings::BrokerSettings;
+use postroad_record::{BodyPlace, FramePlace};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -93,11 +95,21 @@ pub(super) struct Broker {
     pub pieces: usize,
     /// Operators do not wait for answers, so that nothing is synced for them.
     pub hasty: bool,
+    /// Messages with this text can't be read back.
+    pub damaged: Option<String>,
+    /// What is asked of the journal is not answered.
+    pub slow: bool,
+    pub loads: Vec<Wanted>,
 }
 
 impl Broker {
     pub(super) fn new() -> Self {
-        Self::with(BrokerSettings { name: "here".into(), ..BrokerSettings::default() })
+        Self::with(Self::settings())
+    }
+
+    /// The settings of a broker that a test says nothing about.
+    pub(super) fn settings() -> BrokerSettings {
+        BrokerSettings { name: "here".into(), ..BrokerSettings::default() }
     }
 
     pub(super) fn with(settings: BrokerSettings) -> Self {
@@ -122,6 +134,9 @@ impl Broker {
             seen_effects: Vec::new(),
             pieces: 1,
             hasty: false,
+            damaged: None,
+            slow: false,
+            loads: Vec::new(),
         };
         broker.start(false);
         broker
@@ -141,13 +156,23 @@ impl Broker {
         let digest = |steps: &[Vec<u8>]| {
             let mut engine = replayed(&self.settings, steps, [99; 16], false);
             engine.run(self.now, 0);
-            engine.digest()
+            engine.digest(&mut |wanted| Some(body_at(&self.synced, wanted.place, wanted.length)))
         };
         let mut snapshot = Vec::new();
         self.engine.snapshot(&mut |piece| snapshot.push(piece.to_vec()));
-        let held = self.engine.digest();
+        let held = self.digest();
         assert_eq!(digest(&self.synced), held, "replay of the journal");
         assert_eq!(digest(&snapshot), held, "replay of a snapshot");
+    }
+
+    /// The digest of what is durable.
+    pub(super) fn digest(&self) -> u64 {
+        self.digest_of(&self.engine)
+    }
+
+    /// The digest of an engine whose messages lie in this broker's journal.
+    pub(super) fn digest_of(&self, engine: &Engine) -> u64 {
+        engine.digest(&mut |wanted| Some(body_at(&self.synced, wanted.place, wanted.length)))
     }
 
     /// Ends every connection, syncs, and starts again with the proof that nothing else wrote to the folder.
@@ -187,12 +212,21 @@ impl Broker {
     /// Works until there is nothing left to do.
     pub(super) fn run(&mut self) {
         let mut pieces = 0;
-        while self.engine.run(self.now, self.pieces) {
+        loop {
+            while self.engine.run(self.now, self.pieces) {
+                self.collect();
+                pieces += 1;
+                assert!(pieces < HUNG, "the engine never comes to rest");
+            }
             self.collect();
-            pieces += 1;
-            assert!(pieces < HUNG, "the engine never comes to rest");
+            // What is read comes when there is nothing else to do, so that it does not matter how work is cut.
+            if self.slow || self.loads.is_empty() {
+                return;
+            }
+            let wanted = std::mem::take(&mut self.loads);
+            let loaded = wanted.into_iter().map(|wanted| self.read(wanted)).collect();
+            self.engine.handle(self.now, Command::Loaded { loaded });
         }
-        self.collect();
     }
 
     /// Lets time go by, stopping at each deadline.
@@ -219,9 +253,12 @@ impl Broker {
         self.now.wall += ms;
     }
 
-    /// Makes every step durable.
+    /// Makes every step durable, also those that follow from messages that were read once they were durable.
     pub(super) fn sync(&mut self) {
         self.sync_some(usize::MAX);
+        while !self.unsynced.is_empty() {
+            self.sync_some(usize::MAX);
+        }
     }
 
     /// Makes the oldest steps durable.
@@ -231,6 +268,7 @@ impl Broker {
             self.durable = step.step;
             self.synced.push(step.payload);
         }
+        self.engine.became_durable(self.durable);
         self.release();
     }
 
@@ -240,10 +278,13 @@ impl Broker {
         self.engine.take_output(&mut out);
         for step in out.steps {
             self.seen_steps.push(format!("{step:?}"));
+            self.engine.placed(step.step, frame(self.synced.len() + self.unsynced.len()));
             self.unsynced.push_back(step);
         }
         for (after, effect) in out.effects {
-            self.seen_effects.push(format!("{after:?} {effect:?}"));
+            if !matches!(effect, Effect::Load { .. }) {
+                self.seen_effects.push(format!("{after:?} {effect:?}"));
+            }
             self.held.entry(lane(&effect)).or_default().push_back((after, effect));
         }
         if self.auto_sync {
@@ -251,6 +292,16 @@ impl Broker {
         } else {
             self.release();
         }
+    }
+
+    /// Reads a message back.
+    fn read(&self, wanted: Wanted) -> Loaded {
+        let bytes = body_at(&self.synced, wanted.place, wanted.length);
+        let text = |damaged: &String| bytes.windows(damaged.len()).any(|part| part == damaged.as_bytes());
+        if self.damaged.as_ref().is_some_and(text) {
+            return Loaded { body: wanted.body, bytes: Err("flipped".into()) };
+        }
+        Loaded { body: wanted.body, bytes: Ok(bytes) }
     }
 
     /// Performs the effects whose steps are durable, each link in its own order.
@@ -323,6 +374,7 @@ impl Broker {
             Effect::SubscriptionFound { .. } | Effect::SubscriptionDeleted { .. } => {
                 self.subscriptions.push(effect);
             }
+            Effect::Load { wanted } => self.loads.extend(wanted),
             Effect::AdminReply { reply, result } => {
                 self.replies.insert(reply, *result);
             }
@@ -508,13 +560,23 @@ pub(super) fn replayed(
     continues: bool,
 ) -> Engine {
     let mut engine = Engine::new(settings.clone(), seed);
-    for step in steps {
-        for record in postroad_record::decode_step(step).expect("what was written can be read") {
-            engine.replay(record);
-        }
+    for (at, step) in steps.iter().enumerate() {
+        engine.replay(step, frame(at)).expect("what was written can be read");
     }
     engine.recovered(continues);
     engine
+}
+
+/// Where a step lies: segments of 100 steps.
+fn frame(at: usize) -> FramePlace {
+    let at = u32::try_from(at).unwrap();
+    FramePlace { segment: u64::from(at / 100), offset: at % 100, length: 0 }
+}
+
+/// The bytes of a message.
+pub(super) fn body_at(steps: &[Vec<u8>], place: BodyPlace, length: u32) -> Bytes {
+    let step = usize::try_from(place.frame.segment).unwrap() * 100 + place.frame.offset as usize;
+    Bytes::copy_from_slice(&steps[step][place.at as usize..][..length as usize])
 }
 
 /// The link of an effect; connections and operators have lanes of their own.
@@ -532,6 +594,7 @@ fn lane(effect: &Effect) -> Lane {
         | Effect::DetachLink { conn, link, .. }
         | Effect::SubscriptionFound { conn, link, .. }
         | Effect::SubscriptionDeleted { conn, link } => (conn.0, link.0),
+        Effect::Load { .. } => (u64::MAX, 1),
         Effect::Deliver(delivery) => (delivery.conn.0, delivery.link.0),
         Effect::AdminReply { reply, .. } => (u64::MAX, u32::try_from(*reply).unwrap_or(0)),
     }

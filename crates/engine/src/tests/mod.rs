@@ -14,6 +14,7 @@ mod joins;
 mod memory;
 mod networks;
 mod objects;
+mod paging;
 mod paths;
 mod queues;
 mod temporaries;

@@ -36,13 +36,12 @@ type Done = Result<(), Refusal>;
 
 /// Runs a script against a new broker.
 pub(crate) fn check(script: &str) -> Broker {
-    let mut broker = Broker::new();
-    continue_with(&mut broker, script);
-    broker
+    check_with(Broker::settings(), script)
 }
 
-/// Runs a script against a new broker with these settings.
+/// Runs a script against a new broker with these settings, and against one that keeps nothing in memory that is on disk.
 pub(crate) fn check_with(settings: BrokerSettings, script: &str) -> Broker {
+    continue_with(&mut Broker::with(BrokerSettings { cache: 0, ..settings.clone() }), script);
     let mut broker = Broker::with(settings);
     continue_with(&mut broker, script);
     broker

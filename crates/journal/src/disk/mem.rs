@@ -373,7 +373,7 @@ impl DiskFile for MemFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.disk.folder().check_alive()?;
+        // Also on a disk that is dead to writers: a simulator compares what a broker had with what it had written.
         let content = lock(&self.content);
         let rest =
             usize::try_from(offset).ok().and_then(|offset| content.bytes.get(offset..)).unwrap_or_default();

@@ -2,7 +2,11 @@
 
 mod samples;
 
-use crate::{Record, append, decode_step};
+use crate::{
+    BodyPlace, FramePlace, Item, PAGE, PagedEvent, Record, StoredBody, append, decode_step, put_bodies,
+    put_events, read_step, take_bodies, take_events,
+};
+use postroad_model::id::BodyId;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 use samples::{any_record, samples};
@@ -93,5 +97,70 @@ proptest! {
     #[test]
     fn arbitrary_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = decode_step(&bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+
+    #[test]
+    fn a_step_read_in_place_holds_the_same(records in prop::collection::vec(any_record(), 0..6)) {
+        let mut step = Vec::new();
+        for record in &records {
+            append(record, &mut step);
+        }
+        let mut read = Vec::new();
+        read_step(&step, &mut |item| {
+            read.push(match item {
+                Item::Body(body, at) => {
+                    let bytes = bytes::Bytes::copy_from_slice(&step[at as usize..][..body.bytes.len()]);
+                    Record::Body { id: body.id, annotations: body.annotations, bytes }
+                }
+                Item::Record(record) => record,
+            });
+        })
+        .unwrap();
+        prop_assert_eq!(read, records);
+    }
+
+    #[test]
+    fn pages_read_back(
+        events in prop::collection::vec((any_record(), any::<u32>(), 0u32..3), 0..PAGE),
+        bodies in prop::collection::vec(any::<(u64, u32, u32, u64, u32, u32, u32)>(), 0..PAGE),
+        behind in prop::collection::vec(any::<u8>(), 0..5),
+    ) {
+        let events: Vec<PagedEvent> = events
+            .into_iter()
+            .filter_map(|(record, failed, counted)| match record {
+                Record::Stored { event, .. } => Some(PagedEvent { event, failed, counted }),
+                _ => None,
+            })
+            .collect();
+        let mut page = Vec::new();
+        put_events(events.iter().map(|e| (&e.event, e.failed, e.counted)), &mut page);
+        page.extend_from_slice(&behind);
+        let mut rest = &page[..];
+        prop_assert_eq!(take_events(&mut rest).unwrap(), events);
+        prop_assert_eq!(rest, &behind[..]);
+
+        let bodies: Vec<StoredBody> = bodies
+            .into_iter()
+            .map(|(id, length, annotations, segment, offset, frame, at)| StoredBody {
+                id: BodyId(id),
+                length,
+                annotations,
+                place: BodyPlace { frame: FramePlace { segment, offset, length: frame }, at },
+            })
+            .collect();
+        let mut page = Vec::new();
+        put_bodies(bodies.iter().copied(), &mut page);
+        prop_assert_eq!(take_bodies(&mut &page[..]).unwrap(), bodies);
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_a_page_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = take_events(&mut &bytes[..]);
+        let _ = take_bodies(&mut &bytes[..]);
+        let _ = read_step(&bytes, &mut |_| {});
     }
 }

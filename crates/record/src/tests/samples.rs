@@ -1,8 +1,8 @@
 //! One of every record, and any record.
 
 use crate::{
-    DeadLetter, Extra, IdBlock, IdRange, Ids, KnownOrigins, MadeBy, Owner, Place, Record, Removal,
-    StoreDefinition, StoredEvent, Work,
+    BodyPlace, DeadLetter, Extra, FramePlace, IdBlock, IdRange, Ids, KnownOrigins, MadeBy, Owner, Place,
+    Record, Removal, StoreDefinition, StoredBody, StoredEvent, Work, put_bodies, put_events,
 };
 use bytes::Bytes;
 use postroad_model::id::{BodyId, JobKey, JoinKey, ObjectKey, Origin, StoreKey, StoreUid};
@@ -57,6 +57,10 @@ names! {
     JobStarted,
     JobMoved,
     JobEnded,
+    Keyed,
+    BodyPage,
+    EventPage,
+    Spooled,
 }
 
 const STORE: StoreKey = StoreKey(300);
@@ -110,6 +114,7 @@ pub(super) fn samples() -> Vec<Record> {
     records.extend(joins());
     records.extend(memories());
     records.extend(jobs());
+    records.extend(pages());
     records
 }
 
@@ -223,6 +228,21 @@ fn memories() -> Vec<Record> {
         Record::OriginTaken { store: STORE, origin: Origin { store: UID, event: 6 }, at: 5 },
         Record::OriginsKnown { store: STORE, origin: UID, known },
         Record::MessageIdSeen { store: STORE, message_id: "m".into(), event: 7, at: 5 },
+    ]
+}
+
+fn pages() -> Vec<Record> {
+    let place = BodyPlace { frame: FramePlace { segment: 1 << 32 | 2, offset: 4_096, length: 80 }, at: 4 };
+    let body = StoredBody { id: BodyId(1_000), length: 70, annotations: 2, place };
+    let (mut bodies, mut events) = (Vec::new(), Vec::new());
+    put_bodies([body, StoredBody { id: BodyId(1_001), ..body }].into_iter(), &mut bodies);
+    let (plain, rich) = (plain_event(), rich_event());
+    put_events([(&plain, 0, 0), (&rich, 2, 1)].into_iter(), &mut events);
+    vec![
+        Record::Keyed { store: STORE, event: 7, values: vec![("k".into(), "tv".into())] },
+        Record::BodyPage { page: bodies.into() },
+        Record::EventPage { store: STORE, page: events.into() },
+        Record::Spooled { store: STORE, event: rich },
     ]
 }
 

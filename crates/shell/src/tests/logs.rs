@@ -52,6 +52,9 @@ fn a_start_begins_at_the_last_whole_checkpoint() {
 fn half_a_checkpoint_takes_nothing_away() {
     let disk = MemDisk::new();
     let mut broker = with_messages(&disk, 1, 20, 60_000);
+    for n in 0..400 {
+        broker.make_queue(&format!("one-of-many-so-that-the-state-has-several-pieces-{n}"));
+    }
     broker.make_queue("churn");
     let (_, producer) = broker.producer(2, "churn");
     let (mut passed, begun) = (0, broker.shell.checkpoints());

@@ -3,14 +3,15 @@
 mod effects;
 mod logs;
 
-use crate::{ConnIds, Opened, Setup, Shell, Use, open};
+use crate::{ConnIds, Opened, Setup, Shell, Use, open, read_messages};
 use postroad_engine::admin::{Page, Request, Response, Selection, StoreKind};
 use postroad_engine::{
     Client, Command, ConnId, Effect, LinkNo, Now, ProducerKey, ProducerTarget, Publication,
 };
-use postroad_journal::{Batch, BatchWriter, Keeper, Lsn, MemDisk, Options, Stop, Work};
+use postroad_journal::{Batch, BatchWriter, Keeper, Lsn, MemDisk, Options, Reader, Stop, Work};
 use postroad_model::address::Address;
 use postroad_model::message::Incoming;
+use postroad_model::refusal::Refusal;
 use postroad_model::settings::{BrokerSettings, QueueSettings};
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ struct Broker {
     shell: Shell<u32>,
     writer: BatchWriter,
     keeper: Keeper,
+    reader: Reader,
     stop: Stop,
     /// What the frames were for that were read back.
     frames: Vec<Use>,
@@ -40,11 +42,12 @@ impl Broker {
         };
         let mut frames = Vec::new();
         let opened = open(Arc::new(disk.clone()), setup, |frame| frames.push(frame.used)).unwrap();
-        let Opened { shell, writer, keeper, recovered, .. } = opened;
+        let Opened { shell, writer, keeper, reader, recovered } = opened;
         let mut broker = Self {
             shell,
             writer,
             keeper,
+            reader,
             stop: recovered.stop,
             frames,
             ids: ConnIds::default(),
@@ -164,16 +167,37 @@ impl Broker {
         self.shell.ask(self.now, Box::new(Request::PurgeStore { kind, name, selection }));
     }
 
-    /// How many messages queue `q` holds.
+    /// How many messages queue `q` holds, each of which can be read.
     fn depth(&mut self) -> usize {
-        let (kind, name, selection) = (StoreKind::Queue, "q".to_owned(), Selection::default());
-        let page = Page { after: None, limit: usize::MAX };
-        let request = Request::BrowseStore { kind, name, selection, page };
-        let number = self.shell.ask(self.now, Box::new(request));
-        self.shell.flush().unwrap();
-        match self.shell.take_reply_early(number) {
-            Some(Ok(Response::Events { items, .. })) => items.len(),
-            other => panic!("{other:?}"),
+        let (mut depth, mut after) = (0, None);
+        loop {
+            let (kind, name, selection) = (StoreKind::Queue, "q".to_owned(), Selection::default());
+            let page = Page { after, limit: usize::MAX };
+            let number =
+                self.shell.ask(self.now, Box::new(Request::BrowseStore { kind, name, selection, page }));
+            let (items, next) = match self.answer(number) {
+                Ok(Response::Events { items, next }) => (items, next),
+                other => panic!("{other:?}"),
+            };
+            assert!(items.iter().all(|event| event.body.is_some() || event.size > 4_096), "{items:?}");
+            depth += items.len();
+            if next.is_none() {
+                return depth;
+            }
+            after = next;
+        }
+    }
+
+    /// The answer to a question, which may have to wait for messages that are not in memory.
+    fn answer(&mut self, number: u64) -> Result<Response, Refusal> {
+        loop {
+            self.shell.flush().unwrap();
+            if let Some(answer) = self.shell.take_reply_early(number) {
+                return answer;
+            }
+            let wanted = self.shell.take_loads();
+            assert!(!wanted.is_empty(), "it waits for nothing that it asked for");
+            self.shell.loaded(self.now, read_messages(&self.reader, &wanted));
         }
     }
 

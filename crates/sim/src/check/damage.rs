@@ -1,9 +1,10 @@
 //! A flipped bit in what was synced is reported with file and offset, or harmless; it is never served (DESIGN 7.3).
 
 use super::Violation;
-use super::recovery::check_start;
+use super::recovery::{check_replay, check_start};
 use crate::broker::{Broker, Config, StartError};
 use crate::random::Random;
+use postroad_engine::Now;
 use postroad_journal::{Disk, Error, MemDisk};
 use postroad_shell::OpenError;
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ pub fn check(
     written: &[Vec<u8>],
     durable: u64,
     checkpoints: &BTreeMap<u64, u64>,
+    now: Now,
     random: &mut Random,
 ) -> Result<bool, Violation> {
     let copy = disk.copy();
@@ -31,10 +33,27 @@ pub fn check(
     }
     let place = format!("a flipped bit in {name} at {offset}");
     match Broker::start(&copy, config, random.bits()) {
-        Ok((_, start)) => check_start(written, durable, checkpoints, &start.frames)
-            .map(|_| false)
-            .map_err(|violation| Violation::new("damage", format!("after {place}: {}", violation.text))),
+        Ok((mut broker, start)) => {
+            let after =
+                |violation: Violation| Violation::new("damage", format!("after {place}: {}", violation.text));
+            let steps = check_start(written, durable, checkpoints, &start.frames).map_err(after)?;
+            if has_unreadable(&broker) {
+                return Ok(true);
+            }
+            check_replay(&mut broker, &config.settings, &written[..steps], now).map_err(after).map(|()| false)
+        }
         Err(StartError::Open(OpenError::Journal(Error::Damage(_) | Error::NewerFormat { .. }))) => Ok(true),
         Err(error) => Err(Violation::new("damage", format!("{place} is reported as: {error}"))),
     }
+}
+
+/// Whether a message can't be read back where it lies: the reason, with file and offset, is what the broker logs.
+fn has_unreadable(broker: &Broker) -> bool {
+    let mut unreadable = false;
+    let _digest = broker.engine().digest(&mut |wanted| {
+        let read = broker.read(wanted);
+        unreadable |= read.is_none();
+        read
+    });
+    unreadable
 }

@@ -4,9 +4,11 @@
 use super::Violation;
 use crate::broker::Broker;
 use crate::ledger::Ledger;
+use bytes::Bytes;
 use postroad_engine::admin::{EventView, Page, Request, Response, Selection, StoreKind};
 use postroad_engine::{Engine, Now};
 use postroad_model::settings::BrokerSettings;
+use postroad_record::FramePlace;
 use postroad_shell::Use;
 use std::collections::BTreeMap;
 
@@ -147,8 +149,9 @@ pub fn check_replay(
     written: &[Vec<u8>],
     now: Now,
 ) -> Result<(), Violation> {
-    let live = broker.engine().digest();
-    let replayed = digest_of(settings, written.iter().chain(&broker.fresh).map(Vec::as_slice), now)?;
+    let live = broker.engine().digest(&mut |wanted| broker.read(wanted));
+    let steps: Vec<&[u8]> = written.iter().chain(&broker.fresh).map(Vec::as_slice).collect();
+    let replayed = digest_of(settings, &steps, broker, now)?;
     if replayed != live {
         return Err(Violation::new(
             "replay digest",
@@ -157,7 +160,8 @@ pub fn check_replay(
     }
     let mut pieces: Vec<Vec<u8>> = Vec::new();
     broker.engine().snapshot(&mut |piece| pieces.push(piece.to_vec()));
-    if digest_of(settings, pieces.iter().map(Vec::as_slice), now)? != live {
+    let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+    if digest_of(settings, &pieces, broker, now)? != live {
         return Err(Violation::new(
             "snapshot digest",
             "replaying a snapshot does not give the state that it was made of",
@@ -166,20 +170,30 @@ pub fn check_replay(
     Ok(())
 }
 
-fn digest_of<'a>(
+/// The segment in which `digest_of` puts the frames that it replays. A journal has none with this number.
+const REPLAYED: u64 = u64::MAX;
+
+fn digest_of(
     settings: &BrokerSettings,
-    steps: impl Iterator<Item = &'a [u8]>,
+    frames: &[&[u8]],
+    broker: &Broker,
     now: Now,
 ) -> Result<u64, Violation> {
     let mut engine = Engine::new(settings.clone(), [7; 16]);
-    for payload in steps {
-        let records = postroad_record::decode_step(payload)
-            .map_err(|error| Violation::new("records", error.to_string()))?;
-        records.into_iter().for_each(|record| engine.replay(record));
+    for (offset, payload) in (0..).zip(frames) {
+        let frame = FramePlace { segment: REPLAYED, offset, length: 0 };
+        engine.replay(payload, frame).map_err(|error| Violation::new("records", error.to_string()))?;
     }
     engine.recovered(true);
     engine.configure(settings.clone());
     // The digest leaves out what has expired, so both are to know the time; nothing is done in it.
     engine.run(now, 0);
-    Ok(engine.digest())
+    Ok(engine.digest(&mut |wanted| match wanted.place.frame.segment {
+        REPLAYED => {
+            let frame = frames.get(wanted.place.frame.offset as usize)?;
+            let bytes = frame.get(wanted.place.at as usize..)?.get(..wanted.length as usize)?;
+            Some(Bytes::copy_from_slice(bytes))
+        }
+        _ => broker.read(wanted),
+    }))
 }

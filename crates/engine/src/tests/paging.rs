@@ -1,0 +1,114 @@
+//! What is not in memory: messages and pages of events that lie in the journal or cold, and come when they are needed.
+
+use super::broker::Broker;
+use super::script::{check, check_with, continue_with};
+use crate::{Command, Loaded};
+use postroad_model::settings::BrokerSettings;
+use std::collections::BTreeSet;
+
+/// A broker that keeps nothing in memory that is on disk.
+fn uncached() -> Broker {
+    Broker::with(BrokerSettings { cache: 0, ..Broker::settings() })
+}
+
+#[test]
+fn messages_on_disk_leave_memory_and_come_back_in_order() {
+    let mut broker = uncached();
+    continue_with(&mut broker, "queue q\n publish q 1..3000 \n publish q m1{mem} m2{mem}");
+    let in_memory: u64 = 2;
+    assert_eq!(broker.engine.bodies.resident_count(), in_memory);
+    continue_with(
+        &mut broker,
+        "consume A q credit=5000
+         got A = 1..3000 m1 m2
+         ack A ..3000
+         view q depth=2
+         crash
+         stored q =",
+    );
+}
+
+#[test]
+fn a_selective_consumer_reads_what_it_must_and_no_more_than_it_may_have() {
+    check(
+        "queue q
+         publish q 1..40{k=1} 41{k=2} 42..80{k=1} 81{k=2}
+         consume A q selector=\"k = 2\"
+         got A = 41 81
+         consume B q credit=3
+         got B = 1..3",
+    );
+}
+
+#[test]
+fn drained_means_that_nothing_is_left_also_of_what_must_be_read_first() {
+    check(
+        "queue q
+         publish q 1..3
+         consume A q credit=0
+         credit A 10 drain
+         got A = 1..3
+         drained A 1",
+    );
+}
+
+#[test]
+fn a_message_that_cannot_be_read_is_a_dead_letter_and_holds_up_nobody() {
+    let mut broker = uncached();
+    continue_with(&mut broker, "queue q\n publish q 1..3");
+    broker.damaged = Some("2".into());
+    continue_with(
+        &mut broker,
+        "consume A q
+         got A = 1 3
+         view q dead_lettered_total=1
+         view DLQ depth=1",
+    );
+}
+
+#[test]
+fn what_was_deleted_while_it_was_read_is_forgotten() {
+    let mut broker = uncached();
+    continue_with(&mut broker, "queue q\n publish q 1..3\n publish q 4");
+    broker.slow = true;
+    continue_with(&mut broker, "consume A q\n got A =\n delete q force");
+    let wanted = std::mem::take(&mut broker.loads);
+    assert_eq!(wanted.len(), 4, "what lies behind is asked for with it");
+    let loaded =
+        wanted.into_iter().map(|w| Loaded { body: w.body, bytes: Err("the segment is gone".into()) });
+    broker.send(Command::Loaded { loaded: loaded.collect() });
+    broker.slow = false;
+    continue_with(&mut broker, "queue q\n publish q 5\n consume A q\n got A = 5");
+}
+
+#[test]
+fn stragglers_are_written_again_so_that_their_segment_is_free() {
+    let mut broker = check_with(
+        BrokerSettings { cache: 0, ..Broker::settings() },
+        "queue q
+         channel c
+         publish c 7
+         publish q 1..600
+         consume A q credit=400
+         ack A ..380
+         cut A",
+    );
+    let before: Vec<u64> = broker.engine.live_segments().keys().copied().collect();
+    assert!(before.len() > 4, "{before:?}");
+    let first = before[0];
+    assert_eq!(broker.engine.live_segments()[&first].messages, 1, "the event of the channel");
+    broker.engine.clear_segments(BTreeSet::from([first, before[1]]));
+    broker.run();
+    broker.sync();
+    assert!(!broker.engine.live_segments().contains_key(&first));
+    assert!(!broker.engine.live_segments().contains_key(&before[1]));
+    broker.check_digest();
+    continue_with(
+        &mut broker,
+        "stored c = 7
+         crash
+         stored c = 7
+         consume A q
+         view q depth=220",
+    );
+}
