@@ -133,6 +133,16 @@ impl<'t> Table<'t> {
 
     /// A number, whole or not, at least `least` and finite.
     pub(crate) fn number(&mut self, key: &'static str, least: f64) -> Option<f64> {
+        self.number_where(key, |value| value >= least, &format!("that is at least {least}"))
+    }
+
+    /// A number, whole or not, within a range.
+    pub(crate) fn number_between(&mut self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
+        let bounds = format!("from {} to {}", range.start(), range.end());
+        self.number_where(key, |value| range.contains(&value), &bounds)
+    }
+
+    fn number_where(&mut self, key: &'static str, holds: impl Fn(f64) -> bool, bounds: &str) -> Option<f64> {
         let written = self.get(key)?;
         let value: Option<f64> = match written.get_ref() {
             DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),
@@ -142,10 +152,10 @@ impl<'t> Table<'t> {
                 return None;
             }
         };
-        let value = value.filter(|value| value.is_finite() && *value >= least);
+        let value = value.filter(|value| value.is_finite() && holds(*value));
         if value.is_none() {
             let message = format!("'{key}' in {} is out of range", self.title);
-            let advice = format!("write a number that is at least {least}");
+            let advice = format!("write a number {bounds}");
             self.sink.error(Code::BadValue, written.span().into(), message, advice);
         }
         value

@@ -432,7 +432,7 @@ impl Engine {
                 let durable = state.settings.persistent && on_disk;
                 let (place, failed) = (Place::Object(object), failed_so_far);
                 self.record(Record::Attempted { place, event: id, failed, counted }, durable);
-                due = now.saturating_add(redelivery.delay_ms(failed_so_far));
+                due = now.saturating_add(redelivery.delay_ms(failed_so_far, self.chance(id, failed_so_far)));
             }
             if u32::try_from(redelivery.max_delivery_attempts).is_ok_and(|max| counted >= max) {
                 let text = "the message failed as often as max_delivery_attempts allows";

@@ -287,15 +287,12 @@ impl Engine {
         let ttl = options.expiry_ms.or(message.ttl_ms.map(u64::from));
         let by_ttl = ttl.filter(|&ms| ms > 0).map(|ms| self.now.wall.saturating_add(ms));
         let by_sender = [by_ttl, message.absolute_expiry.filter(|&at| at > 0)].into_iter().flatten().min();
-        let by_default = store
-            .queue()
-            .map(|q| q.settings.expiry_default)
-            .filter(|&ms| ms > 0)
-            .map(|ms| self.now.wall.saturating_add(ms));
+        let asked = by_sender.unwrap_or(0);
+        let expires = store.queue().map_or(asked, |q| q.settings.expires_at(self.now.wall, asked));
         Facts {
             durable: options.durable.unwrap_or(message.durable),
             priority: options.priority.unwrap_or(message.priority).min(9),
-            expires: by_sender.or(by_default).unwrap_or(0),
+            expires,
             stays_on_disk: false,
         }
     }

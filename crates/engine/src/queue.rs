@@ -2,7 +2,7 @@
 
 use crate::command::{Settlement, TakerKey};
 use crate::effect::Effect;
-use crate::engine::{Engine, Task};
+use crate::engine::{Engine, Task, mix};
 use crate::log::{Entry, Hold};
 use crate::ready::{PRIORITIES, Ready};
 use crate::rings::Rings;
@@ -204,7 +204,7 @@ impl Engine {
             let Some(queue) = store.queue() else { return };
             let limit = queue.settings.redelivery.max_delivery_attempts;
             over = u32::try_from(limit).is_ok_and(|limit| counted >= limit);
-            delay = queue.settings.redelivery.delay_ms(failed);
+            delay = queue.settings.redelivery.delay_ms(failed, self.chance(id, failed));
             let place = Place::Store(key);
             self.record(Record::Attempted { place, event: id, failed, counted }, durable);
         }
@@ -214,6 +214,12 @@ impl Engine {
             return;
         }
         self.make_ready(key, id, delay);
+    }
+
+    /// A number that spreads the delays of an event's attempts (AK-7): it need not be secret, only uneven.
+    pub(crate) fn chance(&self, id: EventId, failed: u32) -> u32 {
+        let mixed = mix(mix(id ^ self.now.mono.rotate_left(32)) ^ u64::from(failed));
+        u32::try_from(mixed >> 32).unwrap_or(0)
     }
 
     /// Makes a message that is held deliverable again, now or after a delay in milliseconds.

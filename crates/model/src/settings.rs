@@ -3,6 +3,7 @@
 //! The same types are read from the configuration file, from REST bodies and from the journal, so a
 //! setting has one name everywhere. Durations are milliseconds, sizes are bytes.
 
+use crate::id::WallMs;
 use serde::{Deserialize, Serialize};
 
 /// Where an address or a definition leads when it names no kind (ADR-6).
@@ -176,6 +177,8 @@ pub struct RedeliverySettings {
     pub redelivery_multiplier: f64,
     /// The longest delay in milliseconds; `None` means ten times `redelivery_delay`.
     pub max_redelivery_delay: Option<u64>,
+    /// By what part of itself a delay is longer or shorter at random: 0 not at all, 1 up to nothing or twice.
+    pub redelivery_spread: f64,
     /// Queue for dead letters; `None` means the broker's.
     pub dead_letter_queue: Option<String>,
     /// Dead letters go to `DLQ.<name>` instead.
@@ -189,6 +192,7 @@ impl Default for RedeliverySettings {
             redelivery_delay: 0,
             redelivery_multiplier: 1.0,
             max_redelivery_delay: None,
+            redelivery_spread: 0.0,
             dead_letter_queue: None,
             dead_letter_per_source: false,
         }
@@ -196,9 +200,21 @@ impl Default for RedeliverySettings {
 }
 
 impl RedeliverySettings {
-    /// Milliseconds to wait before attempt number `failed + 1`, `failed` being the attempts so far (AK-7).
+    /// Milliseconds to wait before attempt number `failed + 1`, `failed` being the attempts so far (AK-7). `chance`
+    /// decides where within the spread.
     #[must_use]
-    pub fn delay_ms(&self, failed: u32) -> u64 {
+    pub fn delay_ms(&self, failed: u32, chance: u32) -> u64 {
+        let delay = self.even_delay_ms(failed);
+        let spread = self.redelivery_spread.clamp(0.0, 1.0);
+        let part = f64::from(chance) / f64::from(u32::MAX) * 2.0 - 1.0;
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        // far below 2^52 ms, never negative
+        let spread = (delay as f64 * (1.0 + spread * part)) as u64;
+        spread
+    }
+
+    /// The delay without its spread.
+    fn even_delay_ms(&self, failed: u32) -> u64 {
         if self.redelivery_delay == 0 || failed == 0 {
             return 0;
         }
@@ -232,6 +248,13 @@ pub struct QueueSettings {
     pub expiry_queue: Option<String>,
     /// Milliseconds of life for messages that came without an expiry; 0 means none.
     pub expiry_default: u64,
+    /// Without `expiry_default`: the shortest life of a message in milliseconds; 0 means that there is none.
+    pub expiry_min: u64,
+    /// Without `expiry_default`: the longest life of a message in milliseconds, also of one without an end; 0 means that
+    /// there is none.
+    pub expiry_max: u64,
+    /// No message expires by the wish of its sender, or by the settings above.
+    pub no_expiry: bool,
     /// One active consumer at a time (QU-3).
     pub exclusive: bool,
     /// Highest priority that is told apart, 0 to 9 (QU-7).
@@ -265,6 +288,9 @@ impl Default for QueueSettings {
             dead_event_store: None,
             expiry_queue: None,
             expiry_default: 0,
+            expiry_min: 0,
+            expiry_max: 0,
+            no_expiry: false,
             exclusive: false,
             max_priority: 9,
             scope: Scope::default(),
@@ -276,6 +302,25 @@ impl Default for QueueSettings {
             max_message_size: 0,
             redelivery: RedeliverySettings::default(),
         }
+    }
+}
+
+impl QueueSettings {
+    /// When a message that comes at `now` expires, if its sender wants it to at `asked`; 0 means never, for both (QU-6).
+    /// `no_expiry` goes before `expiry_default`, that before `expiry_min` and `expiry_max`.
+    #[must_use]
+    pub const fn expires_at(&self, now: WallMs, asked: WallMs) -> WallMs {
+        if self.no_expiry {
+            return 0;
+        }
+        if self.expiry_default > 0 {
+            return if asked == 0 { now.saturating_add(self.expiry_default) } else { asked };
+        }
+        let (least, most) = (now.saturating_add(self.expiry_min), now.saturating_add(self.expiry_max));
+        if self.expiry_max > 0 && (asked == 0 || asked > most) {
+            return most;
+        }
+        if self.expiry_min > 0 && asked < least { least } else { asked }
     }
 }
 

@@ -23,7 +23,7 @@ pub enum Input {
     /// A connection is over.
     Unregister(ConnId),
     /// An operator's request.
-    Admin(Request),
+    Admin(Box<Request>),
     /// Messages were read back.
     Loaded(Vec<Loaded>),
 }
@@ -165,7 +165,7 @@ impl Broker {
                     }
                 }
                 Input::Unregister(conn) => self.shell.unregister(now, conn),
-                Input::Admin(request) => drop(self.shell.ask(now, Box::new(request))),
+                Input::Admin(request) => drop(self.shell.ask(now, request)),
                 Input::Loaded(loaded) => self.shell.loaded(now, loaded),
             }
         }

@@ -67,7 +67,7 @@ fn mend(world: &mut World) {
         });
     }
     if let Some(broker) = &mut world.broker {
-        requests.into_iter().for_each(|request| broker.push(Input::Admin(request)));
+        requests.into_iter().for_each(|request| broker.push(Input::Admin(Box::new(request))));
     }
 }
 

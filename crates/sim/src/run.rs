@@ -113,6 +113,6 @@ fn define(world: &mut World, names: &mut Catalogue) {
         requests.extend(names.object(&mut world.random));
     }
     if let Some(broker) = &mut world.broker {
-        requests.into_iter().for_each(|request| broker.push(Input::Admin(request)));
+        requests.into_iter().for_each(|request| broker.push(Input::Admin(Box::new(request))));
     }
 }

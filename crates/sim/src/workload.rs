@@ -243,7 +243,7 @@ fn administer(world: &mut World, names: &mut Catalogue) {
     let Some(request) = request else { return };
     world.note(|| format!("operator: {request:?}").chars().take(300).collect());
     if let Some(broker) = &mut world.broker {
-        broker.push(Input::Admin(request));
+        broker.push(Input::Admin(Box::new(request)));
     }
 }
 

@@ -26,9 +26,6 @@ const QUEUE_LATER: &[&str] = &[
     "can_receive",
     "group_buckets",
     "default_bind",
-    "expiry_min",
-    "expiry_max",
-    "no_expiry",
     "auto_delete",
     "max_consumers",
     "consumers_before_dispatch",
@@ -160,6 +157,13 @@ fn queue_settings(table: &mut Table<'_>, settings: &mut QueueSettings) {
     set_some(&mut settings.dead_event_store, text_of(table, "dead_event_store"));
     set_some(&mut settings.expiry_queue, queue_name(table, "expiry_queue"));
     set(&mut settings.expiry_default, table.duration("expiry_default"));
+    set(&mut settings.expiry_min, table.duration("expiry_min"));
+    set(&mut settings.expiry_max, table.duration("expiry_max"));
+    if settings.expiry_max > 0 && settings.expiry_min > settings.expiry_max {
+        let advice = "no message could have such a life: lower expiry_min, or raise expiry_max";
+        table.bad_value("expiry_min", table.place("expiry_min"), "is above expiry_max", advice);
+    }
+    set(&mut settings.no_expiry, table.boolean("no_expiry"));
     set(&mut settings.exclusive, table.boolean("exclusive"));
     set(&mut settings.max_priority, table.integer("max_priority", 0..=9));
     set(&mut settings.scope, scope(table));
@@ -203,7 +207,7 @@ fn redelivery(table: &mut Table<'_>, settings: &mut RedeliverySettings) {
     set_some(&mut settings.max_redelivery_delay, table.duration("max_redelivery_delay"));
     set_some(&mut settings.dead_letter_queue, queue_name(table, "dead_letter_queue"));
     set(&mut settings.dead_letter_per_source, table.boolean("dead_letter_per_source"));
-    table.unsupported(&["redelivery_spread"]);
+    set(&mut settings.redelivery_spread, table.number_between("redelivery_spread", 0.0..=1.0));
 }
 
 /// At least one attempt, or -1 for no end (AK-8).

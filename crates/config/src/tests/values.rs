@@ -132,6 +132,33 @@ fn every_key_of_a_channel_arrives() {
     assert_eq!(config.channels[0].settings, settings);
 }
 
+/// What the queue of the next test says, over the defaults.
+fn every_queue_setting() -> QueueSettings {
+    let mut queue = QueueSettings {
+        store_type: StoreType::Persistent,
+        ttl: 60_000,
+        capacity: 7,
+        honour_capacity: false,
+        dead_event_store: Some("DLQ".into()),
+        expiry_queue: Some("DLQ".into()),
+        expiry_default: 2_000,
+        expiry_min: 3_000,
+        expiry_max: 4_000,
+        no_expiry: true,
+        exclusive: true,
+        max_priority: 0,
+        ..QueueSettings::default()
+    };
+    queue.redelivery.redelivery_delay = 1_000;
+    queue.redelivery.redelivery_multiplier = 2.0;
+    queue.redelivery.max_redelivery_delay = Some(9_000);
+    queue.redelivery.redelivery_spread = 0.5;
+    queue.redelivery.max_delivery_attempts = -1;
+    queue.redelivery.dead_letter_queue = Some("DLQ".into());
+    queue.redelivery.dead_letter_per_source = true;
+    queue
+}
+
 #[test]
 fn every_key_of_a_queue_and_an_object_arrives_over_the_defaults() {
     let config = sound(
@@ -149,11 +176,15 @@ fn every_key_of_a_queue_and_an_object_arrives_over_the_defaults() {
         dead_event_store = "DLQ"
         expiry_queue = "DLQ"
         expiry_default = "2s"
+        expiry_min = "3s"
+        expiry_max = "4s"
+        no_expiry = true
         exclusive = true
         max_priority = 0
         redelivery_delay = "1s"
         redelivery_multiplier = 2
         max_redelivery_delay = "9s"
+        redelivery_spread = 0.5
         max_delivery_attempts = -1
         dead_letter_queue = "DLQ"
         dead_letter_per_source = true
@@ -170,25 +201,7 @@ fn every_key_of_a_queue_and_an_object_arrives_over_the_defaults() {
         max_delivery_attempts = 3
     "#,
     );
-    let mut queue = QueueSettings {
-        store_type: StoreType::Persistent,
-        ttl: 60_000,
-        capacity: 7,
-        honour_capacity: false,
-        dead_event_store: Some("DLQ".into()),
-        expiry_queue: Some("DLQ".into()),
-        expiry_default: 2_000,
-        exclusive: true,
-        max_priority: 0,
-        ..QueueSettings::default()
-    };
-    queue.redelivery.redelivery_delay = 1_000;
-    queue.redelivery.redelivery_multiplier = 2.0;
-    queue.redelivery.max_redelivery_delay = Some(9_000);
-    queue.redelivery.max_delivery_attempts = -1;
-    queue.redelivery.dead_letter_queue = Some("DLQ".into());
-    queue.redelivery.dead_letter_per_source = true;
-    assert_eq!(config.queues[0].settings, queue);
+    assert_eq!(config.queues[0].settings, every_queue_setting());
     let mut object = NamedObjectSettings {
         persistent: false,
         start_event_id: Start::Oldest,

@@ -1,7 +1,7 @@
 //! Named objects for operators (NO-11, OP-1 to OP-3, OP-6, OP-7).
 
 use super::maker;
-use super::stores::selection_range;
+use super::stores::{check_redelivery, selection_range};
 use crate::admin::{Response, Selection, StoreKind};
 use crate::consumer::parse_selector;
 use crate::engine::Engine;
@@ -27,6 +27,7 @@ impl Engine {
         let store = self.store_key(StoreKind::Channel, channel)?;
         check_object_name(name)?;
         check_offered(name, &settings)?;
+        check_redelivery(name, &settings.redelivery)?;
         parse_selector(settings.selector.as_deref())?;
         if let Some(key) = self.find_object(store, &Owner::Native, name) {
             return self.created_again(key, name, &settings);

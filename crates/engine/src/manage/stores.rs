@@ -9,7 +9,7 @@ use crate::store::Store;
 use postroad_model::id::{EventId, JoinKey, StoreKey};
 use postroad_model::name::{check_channel_name, check_queue_name, normalise_channel_name};
 use postroad_model::refusal::{Code, Refusal};
-use postroad_model::settings::{ChannelSettings, QueueSettings, StoreType};
+use postroad_model::settings::{ChannelSettings, QueueSettings, RedeliverySettings, StoreType};
 use postroad_record::{Record, StoreDefinition, Work};
 
 /// Largest capacity (5.1).
@@ -43,6 +43,12 @@ impl Engine {
         check_queue_name(name)?;
         let des = settings.dead_event_store.as_deref();
         check_store(name, settings.capacity, des, settings.first_event_id)?;
+        check_redelivery(name, &settings.redelivery)?;
+        if settings.expiry_max > 0 && settings.expiry_min > settings.expiry_max {
+            let text =
+                format!("expiry_min of '{name}' is above its expiry_max: no message could have such a life");
+            return Err(Refusal::new(Code::BadValue, name, text));
+        }
         if settings.store_type == StoreType::Transient {
             let text = format!("queue '{name}' can't be transient: a queue stores what it takes");
             return Err(Refusal::new(Code::NotSupported, name, text));
@@ -208,4 +214,18 @@ fn check_store(name: &str, capacity: u32, des: Option<&str>, first: EventId) -> 
 
 fn gone(name: &str) -> Refusal {
     Refusal::new(Code::IllegalState, name, format!("'{name}' is gone"))
+}
+
+/// What of redelivery settings makes no sense (AK-7).
+pub(super) fn check_redelivery(name: &str, settings: &RedeliverySettings) -> Result<(), Refusal> {
+    let (spread, multiplier) = (settings.redelivery_spread, settings.redelivery_multiplier);
+    if !(0.0..=1.0).contains(&spread) {
+        let text = format!("redelivery_spread of '{name}' is {spread}: it must be from 0 to 1");
+        return Err(Refusal::new(Code::BadValue, name, text));
+    }
+    if !(multiplier.is_finite() && multiplier >= 0.0) {
+        let text = format!("redelivery_multiplier of '{name}' is {multiplier}: it must be at least 0");
+        return Err(Refusal::new(Code::BadValue, name, text));
+    }
+    Ok(())
 }

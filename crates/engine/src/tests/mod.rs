@@ -7,6 +7,7 @@ mod script;
 mod addresses;
 mod clock;
 mod dead_letters;
+mod expiry;
 mod forwarding;
 mod histories;
 mod jobs;

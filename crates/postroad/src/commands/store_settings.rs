@@ -66,6 +66,15 @@ pub(crate) struct QueueSettings {
     /// The life of messages that come without an expiry; 0 for no end
     #[arg(long, value_name = "DURATION", value_parser = duration_ms)]
     expiry_default: Option<u64>,
+    /// The shortest life of a message, where there is no --expiry-default; 0 for no such bound
+    #[arg(long, value_name = "DURATION", value_parser = duration_ms)]
+    expiry_min: Option<u64>,
+    /// The longest life of a message, where there is no --expiry-default; 0 for no such bound
+    #[arg(long, value_name = "DURATION", value_parser = duration_ms)]
+    expiry_max: Option<u64>,
+    /// Let no message expire, whatever its sender says
+    #[arg(long, value_name = "BOOL")]
+    no_expiry: Option<bool>,
     /// One active consumer at a time
     #[arg(long, value_name = "BOOL")]
     exclusive: Option<bool>,
@@ -93,6 +102,9 @@ pub(crate) struct RedeliverySettings {
     /// The longest wait
     #[arg(long, value_name = "DURATION", value_parser = duration_ms)]
     max_redelivery_delay: Option<u64>,
+    /// By what part of itself a wait is longer or shorter at random, 0 to 1
+    #[arg(long, value_name = "PART")]
+    redelivery_spread: Option<f64>,
     /// The queue for dead letters from here, if not the broker's
     #[arg(long, value_name = "QUEUE")]
     dead_letter_queue: Option<String>,
