@@ -273,13 +273,18 @@ impl Engine {
     fn join_view(&self, key: JoinKey, created: bool) -> Option<JoinView> {
         let join = self.joins.get(&key)?;
         let store = self.store(join.source)?;
-        let last = if join.settings.archive { store.last_arrival() } else { store.last_id() };
         // Past what it was offered and did not want, a join stands at the tail, whatever its durable cursor says.
         let offered = store.channel()?.offered;
         let cursor = match self.readers.get(join.reader)?.position {
             _ if join.settings.archive => join.passed,
             Position::Tail => offered.max(join.cursor),
             Position::Behind(at) => at.saturating_sub(1).max(join.cursor),
+        };
+        // Arrivals that were only in memory are gone after a restart, and their numbers with them.
+        let to_record = store.arrivals.iter().rev().take_while(|arrival| arrival.number > join.passed);
+        let lag_events = match join.settings.archive {
+            true => to_record.count() as u64,
+            false => store.last_id().saturating_sub(cursor),
         };
         let (state, reason) = join.stop.map_or(("running", ""), crate::join::Stop::texts);
         Some(JoinView {
@@ -290,7 +295,7 @@ impl Engine {
             state,
             reason: reason.to_owned(),
             cursor,
-            lag_events: last.saturating_sub(cursor),
+            lag_events,
             counters: self.join_counters(join),
         })
     }
