@@ -32,6 +32,16 @@ impl Engine {
         self.end_step();
     }
 
+    /// Prepares an orderly stop, which the next start takes for a proof that no event was numbered since: stores whose
+    /// identity this start did not prove, and that nobody published to, get a new one now (DUP-3). Its records are a step.
+    pub fn prepare_stop(&mut self) {
+        let stores: Vec<StoreKey> = self.all_stores().map(|store| store.key).collect();
+        for store in stores {
+            self.prove_identity(store);
+        }
+        self.end_step();
+    }
+
     /// After a crash everything that may have been sent comes flagged redelivered, also after further clean stops
     /// (AK-10). What is stored from now on was not sent before.
     fn suspect_deliveries(&mut self) {

@@ -144,7 +144,7 @@ impl Core {
 
     /// Marks the clean stop, waits for the disk, and ends the writing threads.
     fn stop(mut self) -> Result<(), CoreError> {
-        match self.shell.stop() {
+        match self.shell.stop(|_| ())? {
             StopMark::Clean => {}
             StopMark::NoRoom(frames) => {
                 tracing::error!(frames, "the disk is full: stopping without what found no room");

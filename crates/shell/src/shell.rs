@@ -222,12 +222,17 @@ impl<R> Shell<R> {
     }
 
     /// Marks the end of the log, after which nothing is appended; the last batch is to be taken, written and synced. Where
-    /// frames found no room there is no clean stop.
-    pub fn stop(&mut self) -> StopMark {
-        match self.log.waiting() {
+    /// frames found no room there is no clean stop. `see` is shown each step that the engine still makes.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn stop(&mut self, see: impl FnMut(&mut StepBytes)) -> Result<StopMark, ShellError> {
+        self.engine.prepare_stop();
+        self.flush_seen(see)?;
+        Ok(match self.log.waiting() {
             0 => self.log.append_clean_stop().map_or_else(StopMark::Unmarked, |()| StopMark::Clean),
             frames => StopMark::NoRoom(frames),
-        }
+        })
     }
 
     // ---- questions ----

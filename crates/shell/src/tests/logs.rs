@@ -3,6 +3,7 @@
 use super::Broker;
 use crate::{StopMark, Use};
 use postroad_journal::{MemDisk, Stop};
+use postroad_record::Record;
 
 /// A broker whose queue holds `count` messages of `size` bytes, all durable.
 fn with_messages(disk: &MemDisk, checkpoint_every: u64, count: u64, size: usize) -> Broker {
@@ -112,16 +113,43 @@ fn what_finds_no_room_waits_and_is_not_confirmed() {
     assert!(broker.shell.is_idle());
 }
 
+/// A copy of the folder is started and stopped in order before anybody publishes to it. What it numbers after the next
+/// start must not carry the identity under which its original goes on (DUP-3).
+#[test]
+fn an_orderly_stop_does_not_prove_what_the_start_did_not() {
+    let disk = MemDisk::new();
+    drop(with_messages(&disk, u64::MAX, 1, 10));
+    let copy = disk.copy();
+    let mut broker = Broker::start(&copy, u64::MAX);
+    let mut renewed = 0;
+    let mark = broker.shell.stop(|step| renewed += renewals(&step.payload)).unwrap();
+    assert!(matches!(mark, StopMark::Clean));
+    assert!(renewed > 0, "no store has a new identity");
+    broker.pass_on();
+    broker.sync_quietly();
+    drop(broker);
+    let mut broker = Broker::start(&copy, u64::MAX);
+    assert_eq!(broker.stop, Stop::Clean);
+    let mut renewed = 0;
+    broker.shell.stop(|step| renewed += renewals(&step.payload)).unwrap();
+    assert_eq!(renewed, 0, "what was proved stays as it is");
+}
+
+fn renewals(payload: &[u8]) -> usize {
+    let records = postroad_record::decode_step(payload).unwrap();
+    records.iter().filter(|record| matches!(record, Record::StoreUidRenewed { .. })).count()
+}
+
 #[test]
 fn a_clean_stop_is_marked_only_when_nothing_waits() {
     let disk = MemDisk::new();
     let mut broker = with_messages(&disk, u64::MAX, 3, 1_000);
-    assert!(matches!(broker.shell.stop(), StopMark::Clean));
+    assert!(matches!(broker.shell.stop(|_| ()).unwrap(), StopMark::Clean));
     broker.pass_on();
     broker.sync_quietly();
     drop(broker);
     let mut broker = Broker::start(&disk, u64::MAX);
     assert_eq!(broker.stop, Stop::Clean);
     overfill(&mut broker, &disk);
-    assert!(matches!(broker.shell.stop(), StopMark::NoRoom(1..)));
+    assert!(matches!(broker.shell.stop(|_| ()).unwrap(), StopMark::NoRoom(1..)));
 }
