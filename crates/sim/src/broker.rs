@@ -217,7 +217,7 @@ impl Broker {
         if self.shell.checkpoints() > made {
             let mut bytes = Vec::new();
             self.shell.engine().snapshot(&mut |piece| bytes.extend_from_slice(piece));
-            self.checkpoint = Some(Made { hash: hash(bytes.into_iter()), steps: self.steps });
+            self.checkpoint = Some(Made { hash: hash(&bytes), steps: self.steps });
         }
         Ok(())
     }
@@ -335,16 +335,18 @@ impl Broker {
         self.inbox.is_empty() && self.loads.is_empty() && self.shell.is_idle()
     }
 
-    /// Marks the clean stop and syncs it; says whether there is a mark.
+    /// Marks the clean stop and syncs it; says whether the next start must find the mark.
     ///
     /// # Errors
     /// If the disk fails.
     pub fn stop(&mut self) -> Result<bool, ShellError> {
-        let mark = self.shell.stop();
+        let fresh = &mut self.fresh;
+        let mark = self.shell.stop(|step| fresh.push(step.payload.clone()))?;
         self.pass_on();
         self.write(u64::MAX)?;
-        self.writer.sync()?;
-        Ok(matches!(mark, StopMark::Clean))
+        self.sync()?;
+        // A checkpoint that is completed behind the mark would make it void.
+        Ok(matches!(mark, StopMark::Clean) && self.checkpoint.is_none())
     }
 }
 

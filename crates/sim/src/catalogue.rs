@@ -6,7 +6,7 @@ use crate::messages::COLOURS;
 use crate::random::Random;
 use postroad_engine::admin::Request;
 use postroad_model::settings::{
-    AckPolicy, ChannelSettings, DedupeSettings, JoinSettings, NamedObjectSettings, PublishKey,
+    AckPolicy, ChannelSettings, DedupeSettings, JoinRole, JoinSettings, NamedObjectSettings, PublishKey,
     PublisherDedupe, QueueSettings, RedeliverySettings, Retention, Start, StoreType, Takeover,
 };
 
@@ -62,6 +62,23 @@ impl Catalogue {
         let name = self.name("object");
         self.objects.push((channel.clone(), name.clone()));
         Some(Request::CreateObject { channel, name, settings: object_settings(random), configured: false })
+    }
+
+    /// A new standby for one of the joins.
+    pub fn standby(&mut self, random: &mut Random) -> Option<Request> {
+        let (primary, settings) = random.pick(&self.joins)?.clone();
+        if settings.archive || settings.role == JoinRole::Standby {
+            return None;
+        }
+        let name = self.name("join");
+        let settings = JoinSettings {
+            role: JoinRole::Standby,
+            standby_for: Some(primary),
+            standby_delay: u32::try_from(random.below(60)).unwrap_or(0),
+            ..settings
+        };
+        self.joins.push((name.clone(), settings.clone()));
+        Some(Request::CreateJoin { name: Some(name), settings, configured: false })
     }
 
     /// A new join between channels, or from a channel to a queue.
@@ -147,7 +164,7 @@ pub fn queue_settings(random: &mut Random) -> QueueSettings {
 pub fn channel_settings(random: &mut Random) -> ChannelSettings {
     let (publisher_dedupe, publisher_dedupe_window) = dedupe(random);
     ChannelSettings {
-        store_type: store_type(random),
+        store_type: if random.one_in(8) { StoreType::Transient } else { store_type(random) },
         ttl: if random.one_in(8) { random.range(100, 5_000) } else { 0 },
         capacity: capacity(random),
         honour_capacity: !random.one_in(3),

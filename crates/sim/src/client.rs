@@ -23,6 +23,8 @@ pub enum Place {
     Volatile(String),
     /// A named object: its channel, its owner (`None`: native), its name.
     Object(String, Option<String>, String),
+    /// A temporary queue that the link makes.
+    Temporary,
 }
 
 /// How a receiving link is to be attached.
@@ -38,6 +40,8 @@ pub struct Wanted {
     pub second: bool,
     /// A new durable subscription begins with the oldest event.
     pub from_oldest: bool,
+    /// What the same client published is left out.
+    pub no_local: bool,
 }
 
 /// A link on which the client sends.
@@ -71,6 +75,10 @@ pub struct Receiver {
     pub wanted: Wanted,
     /// The broker has taken it.
     pub attached: bool,
+    /// The number of the first message that was made after the client knew that it was attached.
+    pub since: Option<u64>,
+    /// The address of a temporary queue, once it is known.
+    pub made: Option<String>,
     /// Credit given in all.
     pub limit: u64,
     /// Deliveries begun.
@@ -241,6 +249,9 @@ impl Client {
         }
         if let Some(receiver) = self.receivers.iter_mut().find(|r| r.link == link) {
             receiver.attached = true;
+            if receiver.wanted.place == Place::Temporary {
+                receiver.made = attach.source.as_ref().and_then(|source| source.address.clone());
+            }
         }
     }
 
@@ -367,6 +378,7 @@ impl Client {
                 source.distribution_mode = Some(distribution_mode::COPY);
             }
             Place::Volatile(channel) => source.address = Some(channel.clone()),
+            Place::Temporary => source.dynamic = true,
             Place::Object(channel, None, object) => source.address = Some(format!("{channel}::{object}")),
             Place::Object(channel, Some(_), object) => {
                 source.address = Some(channel.clone());
@@ -378,11 +390,14 @@ impl Client {
                 }
             }
         }
+        let mut filter = Fields::new();
         if let Some(colour) = wanted.colour {
-            let mut filter = Fields::new();
             filter.insert("s", Value::described(0x0000_468C_0000_0004_u64, selector(colour).as_str()));
-            source.filter = Some(filter);
         }
+        if wanted.no_local {
+            filter.insert("n", Value::described(0x0000_468C_0000_0003_u64, Value::List(Vec::new())));
+        }
+        source.filter = (wanted.colour.is_some() || wanted.no_local).then_some(filter);
         let attach = Attach {
             name,
             role: Role::Receiver,
@@ -406,6 +421,8 @@ impl Client {
                 link,
                 wanted,
                 attached: false,
+                since: None,
+                made: None,
                 limit: 0,
                 received: 0,
                 held: BTreeMap::new(),

@@ -10,7 +10,7 @@ use postroad_journal::{Disk, MemFault};
 /// # Errors
 /// A broken promise.
 pub fn strike(world: &mut World) -> Result<(), Violation> {
-    match world.random.below(13) {
+    match world.random.below(16) {
         0 => world.crash(),
         1 => world.stop(),
         2..=4 => {
@@ -34,6 +34,13 @@ pub fn strike(world: &mut World) -> Result<(), Violation> {
             fill(world);
             Ok(())
         }
+        13 | 14 => {
+            if world.shelf.is_empty() || (world.shelf.len() < 3 && world.random.one_in(3)) {
+                world.back_up();
+                return Ok(());
+            }
+            world.change_folders()
+        }
         _ => {
             let seat = world.random.index(world.seats.len());
             world.lose(seat);
@@ -48,8 +55,10 @@ fn fill(world: &mut World) {
     let used: usize =
         there.iter().filter_map(|name| world.disk.content(name)).map(|content| content.len()).sum();
     let full = world.random.one_in(2);
-    world.note(|| format!("the disk is {}", if full { "full" } else { "no longer full" }));
-    world.disk.set_capacity(full.then_some(used as u64));
+    // Full at once, or soon.
+    let left = if world.random.one_in(2) { 0 } else { world.random.below(100_000) };
+    world.note(|| if full { format!("the disk has {left} bytes left") } else { "the disk has room".into() });
+    world.disk.set_capacity(full.then_some(used as u64 + left));
 }
 
 /// The wall clock jumps, back or ahead; the other one goes on.

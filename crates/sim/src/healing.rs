@@ -181,8 +181,15 @@ fn drain_one(world: &mut World, owner: Option<&str>, place: &Place) -> Result<()
         }
         _ => None,
     };
-    let wanted =
-        Wanted { place: place.clone(), colour, presettled: false, second: false, from_oldest: false };
+    let no_local = matches!(place, Place::Object(_, Some(_), name) if name.ends_with("-2"));
+    let wanted = Wanted {
+        place: place.clone(),
+        colour,
+        presettled: false,
+        second: false,
+        from_oldest: false,
+        no_local,
+    };
     if let Some((client, _)) = world.seats[seat].live.as_mut() {
         client.attach_receiver(wanted);
     }
@@ -225,7 +232,7 @@ fn check_backlogs(world: &mut World) -> Result<(), Violation> {
         return Err(Violation::new("progress", text));
     }
     if let Some(Ok(Response::Joins { items })) = broker.ask(now, Request::ListJoins { store: None })
-        && let Some(join) = items.iter().find(|join| join.lag_events > 0)
+        && let Some(join) = items.iter().find(|join| join.lag_events > 0 && join.state != "standby")
     {
         let text = format!("join '{}' is {} and has {} events to go", join.name, join.state, join.lag_events);
         return Err(Violation::new("progress", text));

@@ -4,7 +4,8 @@
 use crate::messages::Messages;
 use postroad_model::id::{BodyId, EventId, JobKey, JoinKey, ObjectKey, Origin, StoreKey, StoreUid};
 use postroad_model::settings::{
-    AckPolicy, ChannelSettings, JoinSettings, NamedObjectSettings, QueueSettings, Retention, StoreType,
+    AckPolicy, ChannelSettings, JoinRole, JoinSettings, NamedObjectSettings, QueueSettings, Retention,
+    StoreType,
 };
 use postroad_record::{Owner, Place, Record, Removal, StoreDefinition, StoredEvent, Work};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,6 +88,13 @@ impl Object {
             Some(policy) => policy == AckPolicy::Cumulative,
             None => self.owner.is_none(),
         }
+    }
+
+    /// Whether its own client published an event that it therefore leaves out (AM-10).
+    #[must_use]
+    pub fn leaves_out(&self, event: &Event) -> bool {
+        let publisher = event.stored.extra.as_ref().and_then(|extra| extra.publisher.as_ref());
+        self.settings.no_local && self.owner.is_some() && publisher == self.owner.as_ref()
     }
 
     /// Whether it has finished an event.
@@ -348,7 +356,9 @@ impl Ledger {
             }
             Record::JoinCreated { join, name, source, settings, cursor, .. } => {
                 self.draw_edge(*source, settings);
-                *self.parallel.entry((*source, settings.destination.clone())).or_default() += 1;
+                if settings.role == JoinRole::Active {
+                    *self.parallel.entry((*source, settings.destination.clone())).or_default() += 1;
+                }
                 let filters = vec![settings.filter.clone()];
                 let (name, settings) = (name.clone(), settings.clone());
                 self.joins.insert(*join, Join { name, source: *source, settings, cursor: *cursor, filters });
@@ -361,7 +371,7 @@ impl Ledger {
                     self.draw_edge(source, settings);
                 }
             }
-            Record::JoinDeleted { join } => drop(self.joins.remove(join)),
+            Record::JoinDeleted { join } => self.delete_join(*join),
             Record::JoinMoved { join, cursor } => {
                 if let Some(join) = self.joins.get_mut(join) {
                     join.cursor = join.cursor.max(*cursor);
@@ -431,6 +441,23 @@ impl Ledger {
             }
             _ => {}
         }
+    }
+
+    /// A join goes; its standbys begin where it stopped, and are past what it let through and kept back.
+    fn delete_join(&mut self, key: JoinKey) {
+        let Some(gone) = self.joins.remove(&key) else { return };
+        let heirs = self.joins.values_mut();
+        for heir in heirs.filter(|join| join.settings.standby_for.as_ref() == Some(&gone.name)) {
+            heir.cursor = heir.cursor.max(gone.cursor);
+            heir.filters.extend(gone.filters.iter().cloned());
+        }
+    }
+
+    /// The join that a standby stands in for, if it exists.
+    #[must_use]
+    pub fn primary_of(&self, join: &Join) -> Option<&Join> {
+        let name = join.settings.standby_for.as_ref()?;
+        self.joins.values().find(|primary| primary.name == *name)
     }
 
     /// The store of this name that exists.

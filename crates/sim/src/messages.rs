@@ -24,6 +24,8 @@ pub struct Sent {
     pub durable: bool,
     /// Sent more than once under the same message-id.
     pub resent: bool,
+    /// The seat that sent it first, and the store that it went to.
+    pub by: (usize, String),
     /// The sections behind the header, as they were sent.
     bare: Bytes,
     /// Everything, as it was sent.
@@ -50,8 +52,9 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Makes a message that goes to `to`, if it names an address itself. Returns its number and its bytes.
-    pub fn make(&mut self, random: &mut Random, to: Option<&str>) -> (u64, Bytes) {
+    /// Makes a message that a seat sends to a store, and that goes to `to` if it names an address itself. Returns its
+    /// number and its bytes.
+    pub fn make(&mut self, random: &mut Random, by: (usize, String), to: Option<&str>) -> (u64, Bytes) {
         let number = self.sent.len() as u64;
         let colour = random.index(COLOURS.len());
         let (key, durable) = (random.below(4), !random.one_in(4));
@@ -68,7 +71,7 @@ impl Messages {
             ..Header::default()
         };
         let (whole, bare) = encode(number, COLOURS[colour], key, to, header, size);
-        self.sent.push(Sent { colour, key, durable, resent: false, bare, whole });
+        self.sent.push(Sent { colour, key, durable, resent: false, by, bare, whole });
         (number, self.sent.last().map(|sent| sent.whole.clone()).unwrap_or_default())
     }
 
@@ -79,7 +82,8 @@ impl Messages {
         let key = number + 100;
         let (whole, bare) =
             encode(number, COLOURS.get(colour).copied().unwrap_or("red"), key, None, header, 5);
-        self.sent.push(Sent { colour, key, durable: true, resent: false, bare, whole: whole.clone() });
+        let by = (usize::MAX, String::new());
+        self.sent.push(Sent { colour, key, durable: true, resent: false, by, bare, whole: whole.clone() });
         (number, whole)
     }
 

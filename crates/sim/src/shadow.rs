@@ -41,6 +41,13 @@ pub struct Shadow {
 }
 
 impl Shadow {
+    /// The broker goes on from another folder: what it did since that was copied is not its past any more.
+    pub fn forget(&mut self) {
+        let kept = std::mem::take(self);
+        let Self { purged, taken, delivered, repeated, .. } = kept;
+        *self = Self { purged, taken, delivered, repeated, ..Self::default() };
+    }
+
     /// Whether any consumer of a place has accepted an item.
     #[must_use]
     pub fn has_accepted(&self, place: &Place, item: Item) -> bool {

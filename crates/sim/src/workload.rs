@@ -9,7 +9,7 @@ use postroad_amqp_codec::AmqpError;
 use postroad_amqp_codec::Symbol;
 use postroad_amqp_codec::state::{DeliveryState, Outcome};
 use postroad_engine::admin::{Request, Selection, StoreKind};
-use postroad_model::settings::{ChannelSettings, QueueSettings};
+use postroad_model::settings::{ChannelSettings, JoinRole, QueueSettings};
 
 /// One operation, by a client or by an operator.
 pub fn operate(world: &mut World, names: &mut Catalogue) {
@@ -53,7 +53,11 @@ pub fn operate(world: &mut World, names: &mut Catalogue) {
 }
 
 fn attach_sender(world: &mut World, names: &Catalogue, seat: usize) {
-    let target = if world.random.one_in(5) { None } else { names.any_store(&mut world.random) };
+    let target = match world.random.below(12) {
+        0 | 1 => None,
+        2 => world.temporary_queue(),
+        _ => names.any_store(&mut world.random),
+    };
     world.note(|| format!("client-{seat} attaches a sender to {target:?}"));
     if let Some((client, _)) = world.seats.get_mut(seat).and_then(|s| s.live.as_mut()) {
         client.attach_sender(target.as_deref());
@@ -75,7 +79,7 @@ fn publish(world: &mut World, names: &Catalogue, seat: usize) {
             let Some(bytes) = world.messages.again(number) else { return };
             (number, bytes)
         } else {
-            world.messages.make(&mut world.random, named.as_deref())
+            world.messages.make(&mut world.random, (seat, store.clone()), named.as_deref())
         };
         let settled = world.random.one_in(20);
         let Some((client, _)) = world.seats.get_mut(seat).and_then(|s| s.live.as_mut()) else { return };
@@ -115,8 +119,10 @@ fn wanted(world: &mut World, names: &Catalogue, seat: usize) -> Option<Wanted> {
         presettled: false,
         second: random.one_in(2),
         from_oldest: false,
+        no_local: false,
     };
-    wanted.place = match random.below(12) {
+    wanted.place = match random.below(13) {
+        12 => Place::Temporary,
         0..=4 => {
             wanted.colour = random.one_in(4).then(|| random.index(COLOURS.len()));
             Place::Queue(random.pick(&names.queues)?.clone())
@@ -129,6 +135,7 @@ fn wanted(world: &mut World, names: &Catalogue, seat: usize) -> Option<Wanted> {
         6 => Place::Browser(random.pick(&names.queues)?.clone()),
         7 => {
             wanted.colour = random.one_in(3).then(|| random.index(COLOURS.len()));
+            wanted.no_local = random.one_in(3);
             Place::Volatile(random.pick(&names.channels)?.clone())
         }
         8 | 9 => {
@@ -138,7 +145,9 @@ fn wanted(world: &mut World, names: &Catalogue, seat: usize) -> Option<Wanted> {
             // The definition is part of the name, so that an attach never defines anew what another made.
             let colour = random.index(COLOURS.len() + 2);
             wanted.colour = Some(colour).filter(|&colour| colour < COLOURS.len());
-            let name = format!("sub-{channel}-{colour}-{}", random.below(2));
+            let turn = random.below(3);
+            wanted.no_local = turn == 2;
+            let name = format!("sub-{channel}-{colour}-{turn}");
             Place::Object(channel, Some(client), name)
         }
         _ => {
@@ -228,7 +237,8 @@ fn administer(world: &mut World, names: &mut Catalogue) {
         0 if names.queues.len() < 6 => Some(names.queue(&mut world.random)),
         1 if names.channels.len() < 8 => Some(names.channel(&mut world.random)),
         2 | 3 if names.objects.len() < 8 => names.object(&mut world.random),
-        4..=6 if names.joins.len() < 14 => names.join(&mut world.random),
+        4 | 5 if names.joins.len() < 14 => names.join(&mut world.random),
+        6 if names.joins.len() < 14 => names.standby(&mut world.random),
         7 => alter(world, names),
         8 | 9 => purge(world, names),
         10 => pause(world, names),
@@ -299,6 +309,10 @@ fn alter_join(world: &mut World, names: &mut Catalogue) -> Option<Request> {
     let filter = world.random.one_in(2).then(|| crate::client::selector(world.random.index(COLOURS.len())));
     let hops = u8::try_from(world.random.below(6)).unwrap_or(5);
     let (name, settings) = names.joins.get_mut(at)?;
+    // A standby is to pass what its primary passes.
+    if settings.role == JoinRole::Standby {
+        return None;
+    }
     settings.filter = filter;
     settings.max_hops = hops;
     Some(Request::AlterJoin { name: name.clone(), settings: settings.clone() })

@@ -383,7 +383,8 @@ impl DiskFile for MemFile {
     }
 
     fn write_at(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
-        let mut data = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect::<Vec<_>>();
+        let mut data = Vec::with_capacity(buffers.iter().map(|buffer| buffer.len()).sum());
+        buffers.iter().for_each(|buffer| data.extend_from_slice(buffer));
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
         let mut folder = self.disk.folder();
         let succeeds = folder.begin(Step::Write)?;

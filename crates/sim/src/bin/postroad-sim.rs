@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut total = [0_u64; 8];
+    let mut total = [0_u64; 9];
     let mut broken = 0_u64;
     for seed in arguments.seed..arguments.seed.saturating_add(arguments.runs) {
         let plan = Plan {
@@ -56,6 +56,7 @@ fn main() -> ExitCode {
             tally.delivered,
             tally.steps,
             tally.checkpoints,
+            tally.restores,
         ];
         total.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
         let same = !arguments.twin || run(&plan).digest == outcome.digest;
@@ -67,9 +68,10 @@ fn main() -> ExitCode {
             }
         }
     }
-    let [operations, crashes, stops, damages, confirmed, delivered, steps, checkpoints] = total;
+    let [operations, crashes, stops, damages, confirmed, delivered, steps, checkpoints, restores] = total;
     println!(
-        "{operations} operations, {crashes} crashes, {stops} clean stops, {checkpoints} starts at a checkpoint, {damages} damages reported, {confirmed} durable \
+        "{operations} operations, {crashes} crashes, {stops} clean stops, {checkpoints} starts at a checkpoint, {restores} on \
+         another folder, {damages} damages reported, {confirmed} durable \
          messages confirmed, {delivered} deliveries, {steps} steps, {broken} violations"
     );
     if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -5,7 +5,7 @@
 use super::Violation;
 use crate::client::{Held, Place};
 use crate::ledger::{Fate, Ledger};
-use crate::messages::{Messages, Received};
+use crate::messages::{Messages, Received, Sent};
 use crate::shadow::{Item, Shadow};
 
 /// How a store is named whose contents may hold one message several times.
@@ -78,6 +78,21 @@ pub fn check_ack_confirmed(
     }
 }
 
+/// A message came to a consumer that leaves out what its own client publishes, and that was there before it was sent
+/// (AM-10).
+///
+/// # Errors
+/// The broken promise.
+pub fn check_no_local(place: &Place, seat: usize, number: u64, sent: &Sent) -> Result<(), Violation> {
+    let (Place::Volatile(channel) | Place::Object(channel, _, _)) = place else { return Ok(()) };
+    // Over joins it may have come where nobody asked who published it.
+    if sent.resent || sent.by != (seat, channel.clone()) {
+        return Ok(());
+    }
+    let text = format!("message {number} of {place:?} came back to the client that published it");
+    Err(Violation::new("no local", text))
+}
+
 /// A message came to a consumer; notes it.
 ///
 /// # Errors
@@ -92,7 +107,11 @@ pub fn check_delivered(
 ) -> Result<(), Violation> {
     let held = Held { number: received.number, event: received.event };
     let (Place::Queue(name) | Place::Browser(name) | Place::Volatile(name) | Place::Object(name, _, _)) =
-        place;
+        place
+    else {
+        shadow.delivered += 1;
+        return Ok(());
+    };
     let store = ledger.named(name);
     if let Some(store) = store.filter(|store| store.keeps_on_disk(received.durable)) {
         let fate = store.fates.get(&received.number);

@@ -18,13 +18,14 @@ pub fn check(view: &View<'_>, key: StoreKey, store: &Store, event: &Event) -> Re
     let Some(extra) = event.stored.extra.as_ref().filter(|e| e.origin.is_some() && e.dead.is_none()) else {
         return Ok(());
     };
-    // What an archive records of a repeated arrival was refused there: it is no visit.
-    if extra.path.is_empty() || extra.archive_duplicate {
+    if extra.path.is_empty() {
         return Ok(());
     }
     let number = event.number;
     let mut visited = BTreeSet::new();
-    for uid in &extra.path {
+    // What an archive records of a repeated arrival was refused at the end of its path: that was no visit.
+    let visits = extra.path.len() - usize::from(extra.archive_duplicate);
+    for uid in extra.path.iter().take(visits) {
         let Some(&key) = view.ledger.of_uid.get(uid) else {
             return Err(Violation::new(
                 RULE,

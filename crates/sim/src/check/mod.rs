@@ -3,6 +3,7 @@
 pub mod damage;
 pub mod delivery;
 pub mod hops;
+pub mod identity;
 pub mod once;
 pub mod order;
 pub mod position;
@@ -57,7 +58,12 @@ pub struct View<'a> {
 ///
 /// # Errors
 /// The broken promise.
-pub fn check_record(view: &View<'_>, order: &mut order::Order, record: &Record) -> Result<(), Violation> {
+pub fn check_record(
+    view: &View<'_>,
+    order: &mut order::Order,
+    identities: &mut identity::Identities,
+    record: &Record,
+) -> Result<(), Violation> {
     match record {
         Record::Stored { store, event } => {
             let Some(target) = view.ledger.stores.get(store) else {
@@ -68,6 +74,7 @@ pub fn check_record(view: &View<'_>, order: &mut order::Order, record: &Record) 
             };
             let known = view.ledger.event(target, event).map_err(|text| Violation::new("records", text))?;
             once::check(view, target, &known)?;
+            identities.check(target, &known)?;
             order.check(view, *store, &known, target)?;
             hops::check(view, *store, target, &known)
         }

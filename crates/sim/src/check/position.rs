@@ -41,6 +41,7 @@ fn may_pass(view: &View<'_>, store: &Store, object: &Object, id: EventId, event:
     };
     acked
         || !lets_through(object.settings.selector.as_deref(), view.messages, event.number)
+        || object.leaves_out(event)
         || store.leaves_at(&event.stored).is_some_and(|at| at <= view.wall)
         || view.ledger.dead.contains(&(store.name.clone(), id, Some(object.name.clone())))
         || view.shadow.purged.contains(&format!("{}::{}", store.name, object.name))
@@ -78,7 +79,9 @@ fn is_settled(
     event: &Event,
 ) -> bool {
     let extra = event.stored.extra.as_ref();
-    let filtered = join.filters.iter().any(|f| !lets_through(f.as_deref(), view.messages, event.number));
+    let primary = view.ledger.primary_of(join);
+    let mut filters = join.filters.iter().chain(primary.into_iter().flat_map(|primary| &primary.filters));
+    let filtered = filters.any(|f| !lets_through(f.as_deref(), view.messages, event.number));
     let expired = source.leaves_at(&event.stored).is_some_and(|at| at <= view.wall);
     let stopped = extra.is_some_and(|e| e.budget == Some(0));
     // What a purge under way is about to remove is not forwarded any more (FWD-2).

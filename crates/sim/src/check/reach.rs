@@ -3,7 +3,7 @@
 
 use super::Violation;
 use crate::client::lets_through;
-use crate::ledger::Ledger;
+use crate::ledger::{Join, Ledger};
 use crate::messages::Messages;
 use postroad_model::id::StoreKey;
 use std::collections::BTreeMap;
@@ -19,7 +19,8 @@ pub fn reachable(
     let mut best: BTreeMap<StoreKey, u8> = BTreeMap::new();
     loop {
         let mut changed = false;
-        for join in ledger.joins.values().filter(|join| !join.settings.archive) {
+        let active = |join: &&Join| !join.settings.archive && ledger.primary_of(join).is_none();
+        for join in ledger.joins.values().filter(active) {
             let Some(&to) = ledger.names.get(&join.settings.destination) else { continue };
             let runs = join.settings.enabled && ledger.stores.contains_key(&to) && to != begin;
             if !runs || !lets_through(join.settings.filter.as_deref(), messages, number) {

@@ -93,13 +93,18 @@ fn needed_by(view: &View<'_>, key: StoreKey, id: EventId, event: &Event) -> Opti
     for object in view.ledger.objects.values().filter(|o| o.store == key && o.settings.persistent) {
         let wants = lets_through(object.settings.selector.as_deref(), view.messages, event.number);
         let expired = view.ledger.stores.get(&key).and_then(|s| s.leaves_at(&event.stored));
-        if wants && !object.has_finished(id) && expired.is_none_or(|at| at > view.wall) {
+        if wants
+            && !object.leaves_out(event)
+            && !object.has_finished(id)
+            && expired.is_none_or(|at| at > view.wall)
+        {
             return Some(format!("named object '{}' still needs it (it is at {})", object.name, object.low));
         }
     }
     for join in view.ledger.joins.values().filter(|j| j.source == key && !j.settings.archive) {
         let wants = join.filters.iter().all(|f| lets_through(f.as_deref(), view.messages, event.number));
-        if wants && join.cursor < id {
+        // A standby needs nothing while its primary is there, and begins where that one stopped.
+        if wants && join.cursor < id && view.ledger.primary_of(join).is_none() {
             return Some(format!("join '{}' still needs it (it is at {})", join.name, join.cursor));
         }
     }
