@@ -25,6 +25,9 @@ pub struct Config {
     /// How many transfer frames the peer may send ahead in each session, at least 1 (part 2, section 2.5.6). It is
     /// opened again by itself as frames are read, so the way to slow a peer down is not to read, or not to give credit.
     pub incoming_window: u32,
+    /// How many deliveries beyond its credit the peer may send on each link before that is an error. 0, as the
+    /// specification has it (part 2, section 2.6.7), but for peers that count wrong.
+    pub excess_credit: u32,
     /// Where transfer ids, delivery ids and delivery counts start. Any value serves; one below 2^32 makes them wrap.
     pub first_id: u32,
     /// Extensions that we offer on the connection.
@@ -47,6 +50,7 @@ impl Default for Config {
             idle_timeout_ms: Some(60_000),
             open_timeout_ms: Some(30_000),
             incoming_window: 2048,
+            excess_credit: 0,
             first_id: 0,
             offered_capabilities: Vec::new(),
             desired_capabilities: Vec::new(),

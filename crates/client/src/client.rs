@@ -162,6 +162,7 @@ fn config(options: &ConnectOptions) -> Config {
         hostname: Some(options.url.host.clone()),
         max_frame_size: options.max_frame_size,
         incoming_window: options.incoming_window.max(1),
+        excess_credit: options.excess_credit,
         idle_timeout_ms: options.idle_timeout.map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX)),
         desired_capabilities: options.sole_container.then_some(sole).into_iter().collect(),
         properties,

@@ -26,6 +26,9 @@ pub struct ConnectOptions {
     pub max_frame_size: u32,
     /// How many transfer frames the broker may send ahead.
     pub incoming_window: u32,
+    /// How many deliveries beyond its credit the broker may send on each link before the connection is given up: for
+    /// brokers that count wrong.
+    pub excess_credit: u32,
     /// After how long without a byte from the broker the connection is given up.
     pub idle_timeout: Option<Duration>,
 }
@@ -42,6 +45,7 @@ impl ConnectOptions {
             timeout: Duration::from_secs(10),
             max_frame_size: 65_536,
             incoming_window: 2048,
+            excess_credit: 0,
             idle_timeout: Some(Duration::from_secs(60)),
         }
     }

@@ -164,8 +164,6 @@ impl Line {
         let server = bench.server(role);
         let load = bench.with(server, |running| {
             let address = if self.topic { &running.topic } else { &running.queue };
-            let options: Vec<String> =
-                options.iter().map(|option| option.replace("--presettled", &running.settled)).collect();
             super::load::run(&bench.programs, running, address, &options, warmup + duration)
         })?;
         let told = match &load {
@@ -199,9 +197,6 @@ impl Line {
         }
         if let (Some(_), Some(written)) = (self.goals.written, load.number("/bytes_written_per_byte_sent")) {
             text.push_str(&format!(", writes {written:.2}"));
-        }
-        if load.report["send_settled"] == true {
-            text.push_str(" (received unsettled)");
         }
         if let Some(complaint) = &load.complaint {
             text.push_str(&format!(" ({complaint})"));

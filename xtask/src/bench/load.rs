@@ -38,7 +38,10 @@ pub(crate) fn run(
 ) -> Result<Load, String> {
     let mut command = Command::new(&programs.postroad);
     command.args(["bench", "--json", "--url", &server.url(), "--address", address]);
-    command.args(["--pid", &server.pid.to_string(), "--connect-timeout", "60s"]).args(options);
+    command
+        .args(["--pid", &server.pid.to_string(), "--connect-timeout", "60s"])
+        .args(&server.load)
+        .args(options);
     command.env_remove("POSTROAD_URL").env_remove("POSTROAD_USER").env_remove("POSTROAD_PASSWORD");
     if let Some(login) = server.login {
         command.env("POSTROAD_USER", login).env("POSTROAD_PASSWORD", login);

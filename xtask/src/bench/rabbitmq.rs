@@ -109,7 +109,7 @@ impl Server for RabbitMq {
             login: Some("guest"),
             queue: self.settings.text("queue")?.to_owned(),
             topic: self.settings.text("topic")?.to_owned(),
-            settled: self.settings.text("settled")?.to_owned(),
+            load: self.settings.texts("load")?.into_iter().map(str::to_owned).collect(),
             started_in,
         })
     }

@@ -43,8 +43,8 @@ pub(crate) struct Running {
     pub(crate) queue: String,
     /// Address of the topic.
     pub(crate) topic: String,
-    /// What stands for `--presettled`.
-    pub(crate) settled: String,
+    /// Options that the load program needs with it.
+    pub(crate) load: Vec<String>,
     /// From its start until it answered.
     pub(crate) started_in: Duration,
 }
@@ -54,19 +54,8 @@ impl Running {
     pub(crate) fn plain(mut process: Process, port: u16) -> Result<Self, String> {
         let started_in = process.wait_for_amqp(port, START)?;
         let (pid, topic) = (process.id(), "news".to_owned());
-        let (queue, settled) = ("bench".to_owned(), "--presettled".to_owned());
-        Ok(Self {
-            process,
-            helper: None,
-            pid,
-            port,
-            http: None,
-            login: None,
-            queue,
-            topic,
-            settled,
-            started_in,
-        })
+        let (queue, load) = ("bench".to_owned(), Vec::new());
+        Ok(Self { process, helper: None, pid, port, http: None, login: None, queue, topic, load, started_in })
     }
 
     /// The address of its listener.

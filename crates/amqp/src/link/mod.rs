@@ -211,13 +211,13 @@ impl Connection {
 
     /// Adds a link under a free handle; `None` at the peer's handle-max.
     fn add_link(&mut self, session: SessionId, role: Role, name: &str) -> Option<LinkId> {
-        let first_id = self.config.first_id;
+        let (first_id, excess) = (self.config.first_id, u64::from(self.config.excess_credit));
         let found = self.sessions.get_mut(session.0)?;
         let output_handle = found.handles.take(found.remote_handle_max)?;
         let name: Arc<str> = name.into();
         let end = match role {
             Role::Sender => LinkEnd::Sender(SenderLink::new(first_id)),
-            Role::Receiver => LinkEnd::Receiver(ReceiverLink::new()),
+            Role::Receiver => LinkEnd::Receiver(ReceiverLink::new(excess)),
         };
         let id = LinkId(self.links.insert(|_| Link {
             session,

@@ -29,6 +29,8 @@ pub(crate) struct ReceiverLink {
     /// The highest limit that was ever given, with what was skipped: what is in flight when credit is taken back is
     /// still welcome.
     given: u64,
+    /// How many deliveries beyond that are let pass.
+    excess: u64,
     drain: bool,
     /// Our limit on the size of messages, in bytes; 0 for none.
     max_message_size: u64,
@@ -50,13 +52,14 @@ struct Current {
 }
 
 impl ReceiverLink {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(excess: u64) -> Self {
         Self {
             first_count: None,
             skipped: 0,
             received: 0,
             limit: 0,
             given: 0,
+            excess,
             drain: false,
             max_message_size: 0,
             current: None,
@@ -140,7 +143,7 @@ impl ReceiverLink {
             return Err(PeerMisbehaved::DeliveryIdOutOfOrder { id: wire_id }.into());
         }
         session.last_incoming = Some(id);
-        if self.received.saturating_add(self.skipped) >= self.given {
+        if self.received.saturating_add(self.skipped) >= self.given.saturating_add(self.excess) {
             return Err(Fault::Link(link, PeerMisbehaved::CreditExceeded));
         }
         let number = self.received;

@@ -305,6 +305,20 @@ fn credit_is_enforced() {
 }
 
 #[test]
+fn a_peer_that_counts_wrong_may_be_let_pass_so_far_and_no_further() {
+    let (mut script, _) = Script::session_of(Config { excess_credit: 3, ..Config::default() });
+    let link = script.link(Role::Sender, 0);
+    script.engine.flow_receiver(link, 2, false).unwrap();
+    assert_eq!(script.expect_flow().link_credit, Some(2));
+    for id in 0..5 {
+        script.send_payload(0, &transfer(0, id), b"x");
+        assert!(matches!(script.event(), Event::Transfer { .. }));
+    }
+    script.send_payload(0, &transfer(0, 5), b"x");
+    expect_link_failed(&mut script, link, "amqp:link:transfer-limit-exceeded");
+}
+
+#[test]
 fn deliveries_on_their_way_when_credit_is_taken_back_are_welcome() {
     let (mut script, link) = receiver(2);
     script.engine.flow_receiver(link, 0, false).unwrap();

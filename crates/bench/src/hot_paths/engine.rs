@@ -60,7 +60,7 @@ pub(super) fn join(count: u32) {
 }
 
 /// Every step of a turn has a place, and is durable.
-pub(super) fn settle_in(engine: &mut Engine, out: &Output) {
+fn settle_in(engine: &mut Engine, out: &Output) {
     for StepBytes { step, .. } in &out.steps {
         engine.placed(*step, FramePlace::default());
     }

@@ -4,15 +4,11 @@ use std::sync::Arc;
 
 use postroad_journal::{JournalId, Label, MemDisk, Options, Recovery};
 
-use super::{BATCH, message};
-
-/// Bytes of the segment.
-const SEGMENT: u64 = 64 << 20;
+use super::{BATCH, SEGMENT, message};
 
 /// Appends frames and takes each batch of them, sealed and ready to be written.
 pub(super) fn append(count: u32) {
     let payload = message(true);
-    // One segment takes everything, so that the work of making segments is left out.
     let options = Options { segment_size: SEGMENT, first_segment_size: SEGMENT, ..Options::default() };
     let recovery = Recovery::open(Arc::new(MemDisk::new()), options, JournalId(*b"postroad-limits!"));
     let mut recovery = recovery.expect("a disk in memory does not fail");

@@ -20,6 +20,10 @@ const BODY: usize = 1024;
 /// How many messages one batch holds: as many as one read of a busy socket brings.
 const BATCH: u32 = 32;
 
+/// Bytes of the journal's one segment: more than any count of these paths takes, so that the work of making segments is left
+/// out.
+const SEGMENT: u64 = 64 << 20;
+
 /// One path.
 #[derive(Clone, Copy, Debug)]
 pub struct HotPath {

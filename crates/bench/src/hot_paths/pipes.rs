@@ -1,5 +1,5 @@
-//! Messages from client to client: the client's protocol engine, the front door and the broker's engine, joined by
-//! buffers in place of sockets.
+//! Messages from client to client: the client's protocol engine, the front door, and the broker's engine and journal in
+//! their shell, joined by buffers in place of sockets. A batch for the disk is dropped, and counts as synced.
 
 use std::sync::Arc;
 
@@ -12,10 +12,12 @@ use postroad_amqp_codec::state::DeliveryState;
 use postroad_amqp_codec::terminus::{Source, Target, TargetKind};
 use postroad_door_amqp::{Door, DoorConfig};
 use postroad_engine::admin::Request;
-use postroad_engine::{Command, ConnId, Engine, Now, Output as EngineOutput};
+use postroad_engine::{Command, ConnId, Now};
+use postroad_journal::{MemDisk, Options};
 use postroad_model::settings::{BrokerSettings, QueueSettings};
+use postroad_shell::{ConnIds, Setup, Shell};
 
-use super::{BATCH, message};
+use super::{BATCH, SEGMENT, message};
 
 const NOW: Now = Now { wall: 1_000_000, mono: 1_000 };
 
@@ -38,8 +40,7 @@ pub(super) fn settled(count: u32) {
 struct Pipes {
     client: Connection,
     door: Door,
-    engine: Engine,
-    out: EngineOutput,
+    shell: Shell<()>,
     commands: Vec<Command>,
     to_door: BytesMut,
     to_client: BytesMut,
@@ -56,19 +57,24 @@ struct Pipes {
 
 impl Pipes {
     fn new(presettled: bool) -> Self {
-        let settings = BrokerSettings { name: "A".into(), ..BrokerSettings::default() };
-        let mut engine = Engine::new(settings, [7; 16]);
-        engine.recovered(false);
-        engine.found();
+        let setup = Setup {
+            broker: BrokerSettings { name: "A".into(), ..BrokerSettings::default() },
+            journal: Options { segment_size: SEGMENT, first_segment_size: SEGMENT, ..Options::default() },
+            checkpoint_every: u64::MAX,
+            seed: [7; 16],
+        };
+        let opened = postroad_shell::open(Arc::new(MemDisk::new()), setup, |_| ());
+        let mut shell: Shell<()> = opened.expect("a disk in memory does not fail").shell;
         let queue =
             Request::PutQueue { name: "q".into(), settings: QueueSettings::default(), configured: false };
-        engine.handle(NOW, Command::Admin { reply: 0, request: Box::new(queue) });
+        shell.ask(NOW, Box::new(queue));
+        let conn: ConnId = ConnIds::default().take();
+        shell.register(conn, ());
         let config = Config { container_id: "bench".into(), idle_timeout_ms: None, ..Config::default() };
         let mut pipes = Self {
             client: Connection::initiate(config, InitiateSasl::Skip, NOW.mono),
-            door: Door::new(ConnId(1), Arc::new(DoorConfig::default()), "here".into(), NOW.mono),
-            engine,
-            out: EngineOutput::default(),
+            door: Door::new(conn, Arc::new(DoorConfig::default()), "here".into(), NOW.mono),
+            shell,
             commands: Vec::new(),
             to_door: BytesMut::new(),
             to_client: BytesMut::new(),
@@ -155,22 +161,25 @@ impl Pipes {
         }
     }
 
-    /// The broker's part of a turn: every record counts as safe at once.
+    /// The broker's part of a turn, until it has nothing more to do.
     fn broker(&mut self) {
-        for command in self.commands.drain(..) {
-            self.engine.handle(NOW, command);
-        }
-        while self.engine.run(NOW, PIECES) {}
-        self.out.steps.clear();
-        self.engine.take_output(&mut self.out);
-        super::engine::settle_in(&mut self.engine, &self.out);
-        for (_, effect) in self.out.effects.drain(..) {
-            if effect.conn().is_some() {
-                self.door.effect(effect, &mut self.commands);
+        loop {
+            for command in self.commands.drain(..) {
+                self.shell.handle(NOW, command);
             }
-        }
-        for command in self.commands.drain(..) {
-            self.engine.handle(NOW, command);
+            let more = self.shell.run(NOW, PIECES);
+            self.shell.flush().expect("a journal that is not written does not fail");
+            let batch = self.shell.take_batch();
+            if let Some(batch) = &batch {
+                self.shell.became_durable(batch.last());
+            }
+            self.shell.send_ready(|_, (), effects| {
+                effects.into_iter().for_each(|effect| self.door.effect(effect, &mut self.commands));
+            });
+            while self.shell.take_reply().is_some() {}
+            if !more && batch.is_none() && self.commands.is_empty() {
+                return;
+            }
         }
     }
 

@@ -57,15 +57,15 @@ pub(crate) struct BenchArgs {
     /// Send and receive settled: no confirms, no acknowledgements.
     #[arg(long)]
     presettled: bool,
-    /// Send settled, as with --presettled, but receive unsettled: for brokers that can't do both.
-    #[arg(long, conflicts_with = "presettled")]
-    send_settled: bool,
     /// How many messages of each producer may wait for their confirm.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     window: u32,
     /// How many messages may be sent ahead to each consumer.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     credit: u32,
+    /// Let the broker send so many messages more to each consumer than it may: for brokers that count wrong.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    excess_credit: u32,
     /// Messages per second of all producers together, each at its time; without it as many as the window allows.
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
@@ -141,10 +141,6 @@ impl BenchArgs {
         })
     }
 
-    const fn sends_settled(&self) -> bool {
-        self.presettled || self.send_settled
-    }
-
     fn warmup(&self) -> Duration {
         if self.messages.is_some() { Duration::ZERO } else { self.warmup }
     }
@@ -204,6 +200,7 @@ impl BenchArgs {
 
     async fn client(&self, role: &str, number: u32) -> Result<Client, Failure> {
         let mut options = self.connect.options();
+        options.excess_credit = self.excess_credit;
         options.container_id = format!("{}-{role}-{number}", options.container_id);
         Ok(Client::connect(&options).await?)
     }

@@ -84,7 +84,7 @@ impl Producer {
     pub(super) async fn attach(args: &Arc<BenchArgs>, number: u32) -> Result<Self, Failure> {
         let client = args.client("producer", number).await?;
         let settle_mode =
-            if args.sends_settled() { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
+            if args.presettled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
         let options = SenderOptions {
             kind: args.topic.then_some(NodeKind::Topic),
             window: args.window,
@@ -122,7 +122,7 @@ impl Producer {
                 let gap = 1e9 / rate;
                 (gap * f64::from(args.producers), gap * f64::from(self.number))
             }),
-            presettled: args.sends_settled(),
+            presettled: args.presettled,
             left: args.share(self.number),
         };
         sleep_until(plan.start_time().into()).await;
