@@ -13,6 +13,7 @@ use crate::reader::{Reader, ReaderKey};
 use crate::slots::Slots;
 use crate::store::Store;
 use crate::stragglers::Clearing;
+use crate::survey::Survey;
 use crate::taker::{Source, Taker};
 use postroad_model::id::{BodyId, JobKey, JoinKey, ObjectKey, StoreKey, StoreUid, WallMs};
 use postroad_model::refusal::{Code, Refusal};
@@ -68,6 +69,8 @@ pub(crate) enum Task {
     Release(StoreKey),
     /// Do a piece of a purge or of a deletion.
     Job(JobKey),
+    /// Count what named objects owe.
+    Survey(u64),
     /// Carry out an operator's request again that wanted to look at messages. It waits for them, never in the queue.
     Request(u64),
     /// Write stragglers again.
@@ -92,6 +95,7 @@ impl Task {
             | Self::Join(_)
             | Self::Browse(_)
             | Self::Job(_)
+            | Self::Survey(_)
             | Self::Lapse(_)
             | Self::LapseAll
             | Self::Request(_)
@@ -138,6 +142,8 @@ pub struct Engine {
     pub(crate) next_join: u32,
     pub(crate) jobs: BTreeMap<JobKey, Job>,
     pub(crate) next_job: u32,
+    pub(crate) surveys: BTreeMap<u64, Survey>,
+    pub(crate) next_survey: u64,
     /// How many stores name a dead event store, by its name.
     pub(crate) graves: BTreeMap<String, u32>,
     pub(crate) readers: Slots<Reader>,
@@ -191,6 +197,8 @@ impl Engine {
             next_join: 0,
             jobs: BTreeMap::new(),
             next_job: 0,
+            surveys: BTreeMap::new(),
+            next_survey: 0,
             graves: BTreeMap::new(),
             readers: Slots::default(),
             takers: Slots::default(),
@@ -323,6 +331,7 @@ impl Engine {
             Task::Unblock(store) => self.unblock(store),
             Task::Release(store) => self.release_producers(store),
             Task::Job(job) => self.run_job(job),
+            Task::Survey(number) => self.go_on_with_survey(number),
             // It has its turn when what it waits for is there.
             Task::Request(_) => false,
             Task::Clear => self.move_stragglers(),

@@ -54,6 +54,7 @@ mod slots;
 mod snapshot;
 mod store;
 mod stragglers;
+mod survey;
 mod taker;
 mod temporary;
 #[cfg(test)]

@@ -362,8 +362,8 @@ impl Engine {
         Refusal::new(Code::ObjectInUse, name, text)
     }
 
-    /// An object as operators see it.
-    pub(crate) fn object_view(&self, key: ObjectKey, created: bool) -> Option<ObjectView> {
+    /// An object as operators see it, with the events that it owes (SH-10).
+    pub(crate) fn object_view(&self, key: ObjectKey, created: bool, backlog: u64) -> Option<ObjectView> {
         let object = self.objects.get(&key)?;
         let reader = self.readers.get(object.reader)?;
         let store = self.store(object.store)?;
@@ -379,7 +379,7 @@ impl Engine {
             settings: object.settings.clone(),
             last_event_id: low.saturating_sub(1),
             outstanding_events: -1,
-            backlog: self.backlog(object.reader),
+            backlog,
             in_delivery: reader.delivered(),
             skipped_events: object.skipped,
             redelivered: object.redelivered,
@@ -397,19 +397,6 @@ impl Engine {
             address: client.address.clone(),
             window: taker.window(self.settings.max_window),
         })
-    }
-
-    /// The events that a reader owes, exactly (SH-10): what it holds and what it has not looked at.
-    pub(crate) fn backlog(&self, key: ReaderKey) -> u64 {
-        let Some(reader) = self.readers.get(key) else { return 0 };
-        let Some(store) = self.store(reader.store) else { return 0 };
-        let mut from = reader.lowest_need().unwrap_or(EventId::MAX);
-        let mut backlog = 0;
-        while let Some(entry) = store.log.first_from(from) {
-            backlog += u64::from(self.reader_owes(key, entry.event.id));
-            from = entry.event.id + 1;
-        }
-        backlog
     }
 
     /// Whether a reader owes an event that is stored: it holds it, or has still to look at it.

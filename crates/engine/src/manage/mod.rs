@@ -38,10 +38,12 @@ impl Engine {
                 self.browse_store(kind, &name, &selection, &page)?
             }
             Request::CreateObject { channel, name, settings, configured } => {
-                self.create_native(&channel, &name, settings, configured)?
+                return self.create_native(reply, &channel, &name, settings, configured);
             }
-            Request::ShowObject { channel, owner, name } => self.show_object(&channel, owner, &name)?,
-            Request::ListObjects { channel } => self.list_objects(channel.as_deref())?,
+            Request::ShowObject { channel, owner, name } => {
+                return self.show_object(reply, &channel, owner, &name);
+            }
+            Request::ListObjects { channel } => return self.list_objects(reply, channel.as_deref()),
             Request::DeleteObject { channel, owner, name, force } => {
                 self.delete_object(&channel, owner, &name, force)?
             }

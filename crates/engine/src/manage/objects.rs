@@ -6,6 +6,7 @@ use crate::admin::{Response, Selection, StoreKind};
 use crate::consumer::parse_selector;
 use crate::engine::Engine;
 use crate::store::Store;
+use crate::survey::Asked;
 use postroad_model::id::ObjectKey;
 use postroad_model::name::check_object_name;
 use postroad_model::refusal::{Code, Refusal};
@@ -15,11 +16,12 @@ use postroad_record::{Owner, Work};
 impl Engine {
     pub(super) fn create_native(
         &mut self,
+        reply: u64,
         channel: &str,
         name: &str,
         settings: NamedObjectSettings,
         configured: bool,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Option<Response>, Refusal> {
         if self.queues.contains_key(channel) && !self.channels.contains_key(channel) {
             let text = format!("'{channel}' is a queue: named objects live on channels");
             return Err(Refusal::new(Code::ObjectNotAllowedHere, channel, text));
@@ -30,22 +32,23 @@ impl Engine {
         check_redelivery(name, &settings.redelivery)?;
         parse_selector(settings.selector.as_deref())?;
         if let Some(key) = self.find_object(store, &Owner::Native, name) {
-            return self.created_again(key, name, &settings);
+            return self.created_again(reply, key, name, &settings);
         }
         self.check_disk(name)?;
         let key = self
             .create_object(store, Owner::Native, name, settings, maker(configured))
             .ok_or_else(|| Refusal::new(Code::IllegalState, channel, "the channel is gone"))?;
-        self.object_response(key, true)
+        self.survey(reply, [key], Asked::One { created: true })
     }
 
     /// The same attributes again change nothing; others are refused, naming the differences (NO-11, ERR-3).
     fn created_again(
-        &self,
+        &mut self,
+        reply: u64,
         key: ObjectKey,
         name: &str,
         settings: &NamedObjectSettings,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Option<Response>, Refusal> {
         let held = self.objects.get(&key).map(|object| &object.settings);
         // Where it begins matters only at creation (NO-10).
         let same = held.is_some_and(|held| {
@@ -53,8 +56,9 @@ impl Engine {
             *held == wanted
         });
         if same {
-            return self.object_response(key, false);
+            return self.survey(reply, [key], Asked::One { created: false });
         }
+        let held = self.objects.get(&key).map(|object| &object.settings);
         let differences = held.map_or_else(String::new, |held| differences(held, settings));
         let text = format!("named object '{name}' exists with other attributes: {differences}");
         Err(Refusal::new(Code::ObjectExists, name, text))
@@ -75,27 +79,26 @@ impl Engine {
         })
     }
 
-    fn object_response(&self, key: ObjectKey, created: bool) -> Result<Response, Refusal> {
-        let view = self.object_view(key, created);
-        view.map(|view| Response::Object(Box::new(view)))
-            .ok_or_else(|| Refusal::new(Code::IllegalState, "object", "the named object is gone"))
-    }
-
     pub(super) fn show_object(
-        &self,
+        &mut self,
+        reply: u64,
         channel: &str,
         owner: Option<String>,
         name: &str,
-    ) -> Result<Response, Refusal> {
-        self.object_response(self.object_key(channel, owner, name)?, false)
+    ) -> Result<Option<Response>, Refusal> {
+        let key = self.object_key(channel, owner, name)?;
+        self.survey(reply, [key], Asked::One { created: false })
     }
 
-    pub(super) fn list_objects(&self, channel: Option<&str>) -> Result<Response, Refusal> {
+    pub(super) fn list_objects(
+        &mut self,
+        reply: u64,
+        channel: Option<&str>,
+    ) -> Result<Option<Response>, Refusal> {
         let store = channel.map(|channel| self.store_key(StoreKind::Channel, channel)).transpose()?;
         let on_channel = self.objects.values().filter(|o| store.is_none_or(|store| o.store == store));
-        let mut items: Vec<_> = on_channel.filter_map(|o| self.object_view(o.key, false)).collect();
-        items.sort_by(|a, b| (&a.channel, &a.id).cmp(&(&b.channel, &b.id)));
-        Ok(Response::Objects { items })
+        let keys: Vec<ObjectKey> = on_channel.map(|object| object.key).collect();
+        self.survey(reply, keys, Asked::List)
     }
 
     pub(super) fn delete_object(

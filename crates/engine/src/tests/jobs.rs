@@ -309,6 +309,41 @@ fn a_filter_that_matches_little_takes_many_small_pieces() {
 }
 
 #[test]
+fn what_named_objects_owe_is_counted_in_pieces() {
+    let mut slow = Slow::new(
+        "channel c
+         publish c 1..5000{k=1} 5001..6000{k=2}
+         object c::all start_event_id=0
+         object c::some start_event_id=0 selector=\"k = 2\"
+         object c::new",
+    );
+    slow.ask(1, Request::ListObjects { channel: None });
+    assert_eq!(slow.answers, [], "12,000 events are too many for one look");
+    let (channel, name) = ("c".to_owned(), "new".to_owned());
+    slow.ask(2, Request::ShowObject { channel, owner: None, name });
+    assert!(matches!(slow.answers[..], [(2, Ok(Response::Object(_)))]), "others have their turn");
+    while slow.work() {}
+    let Some((1, Ok(Response::Objects { items }))) = slow.answers.pop() else { panic!("no list") };
+    let owed: Vec<(&str, u64)> = items.iter().map(|o| (&*o.name, o.backlog)).collect();
+    assert_eq!(owed, [("all", 6_000), ("new", 0), ("some", 1_000)]);
+}
+
+#[test]
+fn an_object_that_goes_while_it_is_counted_is_not_shown() {
+    let mut slow =
+        Slow::new("channel c\npublish c 1..5000\nobject c::o start_event_id=0\nobject c::p start_event_id=0");
+    let (channel, name) = ("c".to_owned(), "o".to_owned());
+    slow.ask(1, Request::ShowObject { channel: channel.clone(), owner: None, name: name.clone() });
+    slow.ask(2, Request::ListObjects { channel: Some(channel.clone()) });
+    slow.ask(3, Request::DeleteObject { channel, owner: None, name, force: false });
+    while slow.work() {}
+    let answer = |reply| slow.answers.iter().find(|(to, _)| *to == reply).map(|(_, answer)| answer.clone());
+    assert_eq!(answer(1).unwrap().unwrap_err().code.as_str(), "OBJECT_NOT_FOUND");
+    let Some(Ok(Response::Objects { items })) = answer(2) else { panic!("no list") };
+    assert_eq!(items.iter().map(|o| (&*o.name, o.backlog)).collect::<Vec<_>>(), [("p", 5_000)]);
+}
+
+#[test]
 fn a_lowered_capacity_is_reached_in_pieces() {
     let mut slow = Slow::new("queue q\npublish q 1..600");
     let settings = postroad_model::settings::QueueSettings {
