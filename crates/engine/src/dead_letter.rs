@@ -215,8 +215,23 @@ impl Engine {
             && code != Code::Expired
         {
             self.dead_letter_from_queue(key, id, code, RETRIED);
+        } else if !self.is_expired(key, id) {
+            self.revive(key, id);
         } else if !self.expire_one(key, id) {
             self.keep_expired(key, id);
+        }
+    }
+
+    /// An event that could not be laid out has its time after all: the settings of its store changed.
+    fn revive(&mut self, key: StoreKey, id: EventId) {
+        let Some(store) = self.store_mut(key) else { return };
+        if store.is_queue() {
+            return self.make_ready(key, id, 0);
+        }
+        store.unburied.remove(&id);
+        let leaves = store.show_to_expiry(id);
+        if leaves != 0 {
+            self.watch_expiry(key, leaves);
         }
     }
 

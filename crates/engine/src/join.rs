@@ -443,15 +443,16 @@ impl Engine {
     }
 
     fn refuse_draining(&mut self, key: JoinKey, stop: Stop) {
-        let waiting = self.join_backlog(key);
         let Some(join) = self.joins.get_mut(&key) else { return };
         let Some(reply) = join.draining.take() else { return };
         let (name, (state, reason)) = (join.name.clone(), stop.texts());
+        // Counted only now: a join that is blocked comes here each time that it is tried again.
+        let waiting = self.join_backlog(key);
         let text = format!("join '{name}' is {state} ({reason}) and can't forward the {waiting} that wait");
         self.answer_operator(reply, Err(Refusal::new(Code::IllegalState, name, text)));
     }
 
-    /// Deletes a join, and answers whoever waits for that; how many events it had not forwarded.
+    /// Deletes a join; how many events it had not forwarded.
     pub(crate) fn delete_join_now(&mut self, key: JoinKey) -> u64 {
         let not_forwarded = self.join_backlog(key);
         let waiting =
@@ -461,6 +462,15 @@ impl Engine {
             self.answer_operator(reply, Ok(Response::JoinDeleted { name, not_forwarded }));
         }
         not_forwarded
+    }
+
+    /// Deletes a join whose store goes. What it leaves behind is counted only where somebody is told.
+    pub(crate) fn end_join(&mut self, key: JoinKey) {
+        if self.joins.get(&key).is_some_and(|join| join.draining.is_some()) {
+            self.delete_join_now(key);
+        } else {
+            self.record(Record::JoinDeleted { join: key }, true);
+        }
     }
 
     /// Whether archive joins read from the store.

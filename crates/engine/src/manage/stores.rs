@@ -151,7 +151,7 @@ impl Engine {
             return Err(Refusal::new(Code::StoreInUse, name, text));
         }
         for join in joins {
-            self.delete_join_now(join);
+            self.end_join(join);
         }
         let name = self.store(key).map_or_else(String::new, |s| s.name.to_string());
         self.delete_store_now(key);

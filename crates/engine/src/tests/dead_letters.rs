@@ -134,6 +134,39 @@ fn what_expires_and_fits_nowhere_stays_undelivered_until_there_is_room() {
 }
 
 #[test]
+fn what_was_to_expire_lives_on_where_the_settings_let_it() {
+    for kind in ["queue", "channel"] {
+        check(&format!(
+            "queue DLQ capacity=1
+             queue grave capacity=1
+             {kind} q ttl=50 dead_event_store=grave
+             publish q 1..4
+             wait 60
+             view q blocked=2 depth=2
+             {kind} q dead_event_store=grave
+             wait 30000
+             view q blocked=0 depth=2
+             purge DLQ
+             purge grave
+             wait 60000
+             stored q = 3 4"
+        ));
+    }
+    check(
+        "queue DLQ capacity=1
+         queue grave capacity=1
+         queue q ttl=50 dead_event_store=grave
+         publish q 1..3
+         wait 60
+         consume A q
+         got A =
+         queue q
+         wait 30000
+         got A = 3",
+    );
+}
+
+#[test]
 fn an_expiry_queue_that_is_full_leaves_it_to_the_dead_event_store() {
     check(
         "queue late capacity=1
