@@ -28,6 +28,7 @@ pub use storage::StorageError;
 use postroad_config::{Config, Options};
 use postroad_model::refusal::Refusal;
 use std::path::PathBuf;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// On which thread the engine runs (docs/adr says why the default is what it is).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +105,10 @@ pub enum ServeError {
 pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let config = configuration(options)?;
     files::raise_limit(config.limits.max_connections.into());
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Thread)?;
+    // Before anything is served: a signal that comes right after the start must not end the process unheard.
+    let signals = runtime.block_on(async { Signals::listen() }).map_err(ServeError::Signal)?;
     let mut broker = Broker::start(&config, options.engine_thread)?;
     if config.development {
         tracing::warn!(
@@ -111,9 +116,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
              channels are made when first used"
         );
     }
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Thread)?;
-    runtime.block_on(watch(&mut broker, options))?;
+    runtime.block_on(watch(&mut broker, options, signals))?;
     tracing::info!("stopping");
     broker.stop()?;
     tracing::info!("stopped");
@@ -148,18 +151,32 @@ pub fn configuration(options: &ServeOptions) -> Result<Config, ServeError> {
     Ok(config)
 }
 
+/// The signals that a broker obeys.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Listens from now on. Needs a runtime around it.
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
 /// Watches over a running broker: until a signal to stop, or its own end. SIGHUP reads the file again.
-async fn watch(broker: &mut Broker, options: &ServeOptions) -> Result<(), ServeError> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signal)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Signal)?;
+async fn watch(broker: &mut Broker, options: &ServeOptions, mut signals: Signals) -> Result<(), ServeError> {
     loop {
         tokio::select! {
             ended = broker.ended() => return ended,
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => {}
+            _ = signals.terminate.recv() => return Ok(()),
+            _ = signals.interrupt.recv() => return Ok(()),
+            _ = signals.hangup.recv() => {}
         }
         match configuration(options) {
             Ok(config) => {
