@@ -161,13 +161,15 @@ impl SenderLink {
     }
 
     /// Takes over the receiver's credit: its delivery count and what it allows beyond (part 2, section 2.6.7). A count
-    /// that is absent is the first one.
+    /// that is absent is the first one. A count before the first one uses credit up like any other that lies behind.
     fn take_flow(&mut self, flow: &Flow) {
-        let count = flow.delivery_count.map_or(0, |count| {
-            let relative = Serial::new(count.wrapping_sub(self.first_count.get()));
-            relative.nearest(self.sent.saturating_add(self.skipped))
-        });
-        let limit = count.saturating_add(flow.link_credit.unwrap_or(0).into());
+        let position = self.sent.saturating_add(self.skipped);
+        let ahead = match flow.delivery_count {
+            Some(count) => i64::from(Serial::new(count).since(self.count())),
+            None => i64::try_from(position).map_or(i64::MIN, |position| -position),
+        };
+        let credit = i64::from(flow.link_credit.unwrap_or(0));
+        let limit = position.saturating_add_signed(ahead.saturating_add(credit));
         self.limit = limit.saturating_sub(self.skipped);
         self.told = self.told.max(self.limit);
         self.drain = flow.drain;
