@@ -145,6 +145,13 @@ pub enum Flaw {
     Read,
     /// The segment's header is not sound.
     SegmentHeader,
+    /// The file has another size than the segment had when it was made.
+    SegmentSize {
+        /// Bytes that it had.
+        stated: u64,
+        /// Bytes that it has.
+        found: u64,
+    },
     /// The segment where recovery has to start is missing.
     StartMissing(SegmentNumber),
     /// The control file is missing, or none of its copies is sound.
@@ -168,6 +175,9 @@ impl fmt::Display for Flaw {
             }
             Self::Read => f.write_str("the frame that was written there does not match its checksum"),
             Self::SegmentHeader => f.write_str("the segment's header does not match its checksum"),
+            Self::SegmentSize { stated, found } => {
+                write!(f, "the file has {found} bytes, and had {stated} when the segment was made")
+            }
             Self::StartMissing(number) => write!(f, "recovery starts in {number}, which is missing"),
             Self::Control => f.write_str("the control file is missing or no copy in it matches its checksum"),
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::control::io_error;
 use crate::disk::{Disk, FolderLock};
-use crate::error::{Error, Operation};
+use crate::error::{Damage, Error, Flaw, Operation};
 use crate::ids::JournalId;
 use crate::segment::{FORMAT, HEADER_BLOCK, HeaderState, SegmentHeader, file_number};
 use crate::segments::{Segment, SegmentFile};
@@ -16,6 +16,8 @@ pub(crate) struct Folder {
     pub(crate) used: Vec<Arc<Segment>>,
     pub(crate) spare: Vec<SegmentFile>,
     pub(crate) unreadable: Vec<SegmentFile>,
+    /// Segments that were cut off, or grew.
+    pub(crate) resized: Vec<Damage>,
     /// A number for a new file, larger than all that are there.
     pub(crate) next_file: u32,
 }
@@ -50,6 +52,10 @@ impl Folder {
             }
             HeaderState::Spare => self.spare.push(file),
             HeaderState::Unreadable => self.unreadable.push(file),
+            HeaderState::Resized { stated } => {
+                let flaw = Flaw::SegmentSize { stated, found: size };
+                self.resized.push(Damage { file: location, offset: size.min(stated), flaw });
+            }
             HeaderState::Newer(found) => {
                 return Err(Error::NewerFormat { file: location, found, supported: FORMAT });
             }

@@ -125,6 +125,9 @@ impl Recovery {
         let control = ControlFile::open(disk.as_ref(), new_id, &names, has_segments)?;
         let id = control.content.id;
         let mut folder = Folder::look(disk.as_ref(), id, &names)?;
+        if let Some(damage) = folder.resized.pop() {
+            return Err(damage.into());
+        }
         let start = control.content.start;
         let first =
             folder.used.partition_point(|segment| start.is_some_and(|start| segment.number < start.segment));

@@ -30,6 +30,12 @@ pub(crate) enum HeaderState {
     Spare,
     /// Neither: torn or damaged.
     Unreadable,
+    /// A sound header of this journal, in a file that has another size than it says: files get their size before their
+    /// header, and keep it.
+    Resized {
+        /// Bytes that the file had.
+        stated: u64,
+    },
     /// Written by a newer program.
     Newer(u32),
 }
@@ -72,8 +78,13 @@ impl SegmentHeader {
             id: id_at(block, 32)?,
             first: Lsn(u64_at(block, 48)?),
         };
-        let fits = format == FORMAT && header.id == id && header.size == file_size && header.first > Lsn(0);
-        (sound && fits).then_some(HeaderState::Used(header))
+        if !sound || format != FORMAT || header.id != id || header.first == Lsn(0) {
+            return None;
+        }
+        if header.size != file_size {
+            return Some(HeaderState::Resized { stated: header.size });
+        }
+        Some(HeaderState::Used(header))
     }
 }
 
@@ -113,7 +124,9 @@ mod tests {
         let header = SegmentHeader { number: SegmentNumber::new(1, 2), size: 8192, id: ID, first: Lsn(5) };
         let block = header.encode();
         assert_eq!(SegmentHeader::parse(&block, ID, 8192), HeaderState::Used(header));
-        assert_eq!(SegmentHeader::parse(&block, ID, 4096), HeaderState::Unreadable);
+        for size in [4096, 16_384] {
+            assert_eq!(SegmentHeader::parse(&block, ID, size), HeaderState::Resized { stated: 8192 });
+        }
         assert_eq!(SegmentHeader::parse(&block, JournalId([4; 16]), 8192), HeaderState::Unreadable);
         for bit in 0..HEADER_SIZE * 8 {
             let mut flipped = block.clone();

@@ -77,7 +77,7 @@ pub fn verify(disk: &dyn Disk) -> Result<Report, Error> {
         clean_stop: false,
         has_ended: false,
         unreadable: Vec::new(),
-        damage: Vec::new(),
+        damage: folder.resized.clone(),
     };
     check.collect_proofs(&folder)?;
     check.check_start(&folder.used);

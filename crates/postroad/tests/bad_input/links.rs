@@ -10,12 +10,12 @@ use postroad_amqp_codec::{Fields, Symbol, Value};
 /// A link is refused on its own: a null terminus, a closing detach with the error, one line in the log. The session
 /// lives on, and so do others.
 #[track_caller]
-fn refused(attach: Attach, condition: &str, code: &str) {
+fn refused(attach: &Attach, condition: &str, code: &str) {
     let broker = Broker::start("");
     let mut witness = broker.witness();
     let mut peer = broker.open();
     peer.begin(0);
-    let answer = peer.attach(&attach);
+    let answer = peer.attach(attach);
     assert!(answer.source.is_none() || answer.target.is_none(), "it was attached: {answer:?}");
     let error = peer.expect_detach(attach.handle, condition);
     assert_eq!(reason(&error), code);
@@ -45,28 +45,28 @@ fn selecting(value: Value) -> Attach {
 
 #[test]
 fn an_unknown_destination_is_refused() {
-    refused(sender(0, "nowhere"), "amqp:not-found", "UNKNOWN_QUEUE");
-    refused(receiver(0, "nowhere"), "amqp:not-found", "UNKNOWN_QUEUE");
-    refused(of_kind(receiver(0, "nowhere"), "topic"), "amqp:not-found", "CHANNEL_NOT_FOUND");
+    refused(&sender(0, "nowhere"), "amqp:not-found", "UNKNOWN_QUEUE");
+    refused(&receiver(0, "nowhere"), "amqp:not-found", "UNKNOWN_QUEUE");
+    refused(&of_kind(receiver(0, "nowhere"), "topic"), "amqp:not-found", "CHANNEL_NOT_FOUND");
 }
 
 #[test]
 fn a_bad_selector_is_refused() {
-    refused(selecting(Value::from("price >")), "amqp:invalid-field", "FILTER_SYNTAX");
-    refused(selecting(Value::Int(5)), "amqp:invalid-field", "BAD_VALUE");
+    refused(&selecting(Value::from("price >")), "amqp:invalid-field", "FILTER_SYNTAX");
+    refused(&selecting(Value::Int(5)), "amqp:invalid-field", "BAD_VALUE");
 }
 
 #[test]
 fn a_wrong_kind_is_refused() {
-    refused(of_kind(sender(0, "q"), "topic"), "amqp:not-found", "CHANNEL_NOT_FOUND");
-    refused(of_kind(receiver(0, "c"), "queue"), "amqp:not-found", "UNKNOWN_QUEUE");
-    refused(sender(0, "c::object"), "amqp:not-allowed", "OBJECT_NOT_ALLOWED_HERE");
-    refused(receiver(0, "q::object"), "amqp:not-found", "CHANNEL_NOT_FOUND");
+    refused(&of_kind(sender(0, "q"), "topic"), "amqp:not-found", "CHANNEL_NOT_FOUND");
+    refused(&of_kind(receiver(0, "c"), "queue"), "amqp:not-found", "UNKNOWN_QUEUE");
+    refused(&sender(0, "c::object"), "amqp:not-allowed", "OBJECT_NOT_ALLOWED_HERE");
+    refused(&receiver(0, "q::object"), "amqp:not-found", "CHANNEL_NOT_FOUND");
 }
 
 #[test]
 fn a_link_without_a_terminus_is_refused() {
-    refused(Attach { target: None, ..sender(0, "q") }, "amqp:invalid-field", "BAD_VALUE");
+    refused(&Attach { target: None, ..sender(0, "q") }, "amqp:invalid-field", "BAD_VALUE");
 }
 
 /// The connection is closed with this error, and nothing else is.

@@ -120,7 +120,7 @@ fn read_message(peer: &mut Peer, frames: &mut u32) -> (u32, usize, Bytes) {
     loop {
         let (Performative::Transfer(transfer), payload) = peer.next_but_flow() else { panic!("no message") };
         *frames += 1;
-        if *frames % 1_000 == 0 {
+        if frames.is_multiple_of(1_000) {
             let window = postroad_amqp_codec::performative::Flow {
                 next_incoming_id: Some(*frames),
                 handle: None,

@@ -31,13 +31,9 @@ impl Peer {
     }
 
     pub(crate) fn open(address: SocketAddr) -> Self {
-        Self::open_as(address, Open { container_id: "bad".into(), ..Open::default() })
-    }
-
-    pub(crate) fn open_as(address: SocketAddr, open: Open) -> Self {
         let mut peer = Self::connect(address);
         peer.write(HEADER);
-        peer.put(0, &open);
+        peer.put(0, &Open { container_id: "bad".into(), ..Open::default() });
         assert_eq!(&peer.read_exact(8)[..], HEADER);
         assert!(matches!(peer.next(), (Performative::Open(_), _)));
         peer

@@ -89,11 +89,12 @@ fn a_damaged_journal_is_told_with_file_and_place() {
     assert_eq!(fs::read(&segment).unwrap(), before, "it was written to");
     // Repaired, everything is there.
     change(&segment, |bytes| bytes[at] ^= 1);
-    has_the_message(Broker::in_folder(folder), "a message to find");
+    has_the_message(folder, "a message to find");
 }
 
 #[track_caller]
-fn has_the_message(broker: Broker, text: &str) {
+fn has_the_message(folder: TempDir, text: &str) {
+    let broker = Broker::in_folder(folder);
     let mut peer = broker.open();
     peer.begin(0);
     peer.attach_receiver(0, "q", 1);
@@ -108,7 +109,8 @@ fn a_truncated_journal_is_told() {
     let whole = fs::read(&segment).unwrap();
     change(&segment, |bytes| bytes.truncate(at));
     let said = refuses_to_serve(folder.path());
-    assert!(said.contains(&*segment.to_string_lossy()), "{said}");
+    let place = format!("journal file {} is damaged at offset {at}", segment.display());
+    assert!(said.contains(&place) && said.contains("had 4194304 when the segment was made"), "{said}");
     fs::write(&segment, whole).unwrap();
     // Without its control file it is no new folder.
     let control = folder.path().join("data/control");
@@ -117,7 +119,7 @@ fn a_truncated_journal_is_told() {
     let said = refuses_to_serve(folder.path());
     assert!(said.contains("control file is missing"), "{said}");
     fs::write(&control, slots).unwrap();
-    has_the_message(Broker::in_folder(folder), "cut off");
+    has_the_message(folder, "cut off");
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn a_folder_of_a_newer_format_is_left_alone() {
     assert!(said.contains("has journal format 2, but this program knows formats up to 1"), "{said}");
     assert_eq!(fs::read(&control).unwrap(), newer, "it was written to");
     fs::write(&control, slots).unwrap();
-    has_the_message(Broker::in_folder(folder), "from the future");
+    has_the_message(folder, "from the future");
 }
 
 /// Makes a command that of a user who may read and not write.
@@ -172,7 +174,7 @@ fn a_folder_that_can_not_be_written_to_is_told() {
     for entry in fs::read_dir(&data).unwrap() {
         fs::set_permissions(entry.unwrap().path(), Permissions::from_mode(0o644)).unwrap();
     }
-    has_the_message(Broker::in_folder(folder), "read only");
+    has_the_message(folder, "read only");
 }
 
 #[test]
