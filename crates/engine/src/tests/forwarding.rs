@@ -373,6 +373,22 @@ fn a_standby_takes_over_where_its_primary_stopped() {
          wait 10000
          view s->d state=standby",
     );
+    // Made while its primary is behind: it begins there and not at the newest event, so that the order holds.
+    check(
+        "channel a
+         queue d
+         join a->d name=a->d
+         publish a 1
+         pause a->d
+         publish a 2 3
+         join a->d name=s->d via=other role=standby standby_for=a->d standby_delay=5000
+         publish a 4
+         wait 6000
+         stored d = 1..4
+         resume a->d
+         publish a 5
+         stored d = 1..5",
+    );
     proves("ORD-3");
 }
 
