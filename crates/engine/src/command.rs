@@ -145,7 +145,7 @@ pub enum CloseMode {
 }
 
 /// One thing that happened outside. Each is answered by effects; nothing is answered before it is durable.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Command {
     /// A connection was opened. Answer: `Connected` or `ConnectRefused`.
     Connect {

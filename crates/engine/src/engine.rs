@@ -11,7 +11,7 @@ use crate::object::{Object, ObjectName};
 use crate::publish::Producer;
 use crate::reader::{Reader, ReaderKey};
 use crate::slots::Slots;
-use crate::store::Store;
+use crate::store::{Kind, Store};
 use crate::stragglers::Clearing;
 use crate::survey::Survey;
 use crate::taker::{Source, Taker};
@@ -278,6 +278,15 @@ impl Engine {
     #[must_use]
     pub const fn message_bytes(&self) -> u64 {
         self.bodies.bytes()
+    }
+
+    /// Gives the hash tables another seed. Nothing that can be seen may change by it, which is what a simulator tries.
+    pub fn rehash(&mut self, seed: u64) {
+        for store in self.stores.iter_mut().flatten() {
+            if let Kind::Channel(channel) = &mut store.kind {
+                channel.readers.filtered.reseed(seed);
+            }
+        }
     }
 
     /// Says whether the disk has no room for more.

@@ -40,6 +40,12 @@ struct Filed<K> {
 /// selectors that cannot be filed at all.
 type Table<T, K> = HashMap<T, Groups<K>, FixedState>;
 
+fn reseeded<T: Eq + std::hash::Hash, K>(table: Table<T, K>, seed: u64) -> Table<T, K> {
+    let mut other = Table::with_hasher(FixedState::with_seed(seed));
+    other.extend(table);
+    other
+}
+
 /// Distinct selectors, sorted, each with those who have it.
 #[derive(Clone, Debug)]
 struct Groups<K>(Vec<Group<K>>);
@@ -62,6 +68,14 @@ impl<K: Ord + Clone> SelectorIndex<K> {
     #[must_use]
     pub fn new() -> SelectorIndex<K> {
         SelectorIndex::default()
+    }
+
+    /// Gives the hash tables another seed. Nothing that can be seen may change by it, which is what a simulator tries.
+    pub fn reseed(&mut self, seed: u64) {
+        for filed in &mut self.identifiers {
+            filed.texts = reseeded(std::mem::take(&mut filed.texts), seed);
+            filed.numbers = reseeded(std::mem::take(&mut filed.numbers), seed);
+        }
     }
 
     /// Adds the pair of `selector` and `key`; `false` if it was there already.

@@ -61,6 +61,7 @@ impl Broker {
             journal: journal_options(config.storage.segment_size),
             checkpoint_every: config.storage.checkpoint_every,
             seed,
+            twin: None,
         };
         let Storage { mut shell, writer, reader, recovered } =
             Storage::open(&config.data_dir, setup, journal_events)?;

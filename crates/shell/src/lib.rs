@@ -13,9 +13,10 @@
 //! [`Shell::checkpointed`].
 //!
 //! Where to look: `shell` (the turn), `log` (frames and checkpoints), `outbox` (effects that wait, by connection), `open`
-//! (the start), `conn_ids` (numbers of connections).
+//! (the start), `conn_ids` (numbers of connections), `driven` (the engine, and a simulator's second one).
 
 mod conn_ids;
+mod driven;
 mod log;
 mod open;
 mod outbox;

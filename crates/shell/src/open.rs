@@ -1,8 +1,8 @@
 //! The start: what the journal holds becomes the engine's state again.
 
+use crate::driven::Driven;
 use crate::log::{KIND_CHECKPOINT, KIND_CHECKPOINT_BEGIN, KIND_STEP, place_of};
 use crate::shell::Shell;
-use postroad_engine::Engine;
 use postroad_journal::{
     BatchWriter, Disk, Error, FreeError, JournalId, Keeper, Lsn, Options, Reader, Recovered, Recovery, Stop,
 };
@@ -20,6 +20,9 @@ pub struct Setup {
     pub checkpoint_every: u64,
     /// Fresh randomness of this start: a new journal takes it as its id, and identities of stores are drawn from it.
     pub seed: [u8; 16],
+    /// For simulators: a second engine runs beside the first, with this for chance, and both are compared
+    /// ([`Shell::difference`]).
+    pub twin: Option<u64>,
 }
 
 /// The parts of a broker that has read its journal back.
@@ -113,7 +116,7 @@ pub fn open<R>(
     setup: Setup,
     mut see: impl FnMut(Frame<'_>),
 ) -> Result<Opened<R>, OpenError> {
-    let mut engine = Engine::new(setup.broker.clone(), setup.seed);
+    let mut engine = Driven::new(&setup.broker, setup.seed, setup.twin);
     let mut recovery = Recovery::open(disk, setup.journal, JournalId(setup.seed))?;
     let (mut pieces, mut read) = (Pieces::default(), 0);
     while let Some(frame) = recovery.next_frame()? {
@@ -130,9 +133,7 @@ pub fn open<R>(
         see(Frame { lsn, used, payload: frame.payload });
     }
     let opened = recovery.finish()?;
-    engine.recovered(matches!(opened.recovered.stop, Stop::Clean | Stop::New));
-    engine.configure(setup.broker);
-    engine.found();
+    engine.found(matches!(opened.recovered.stop, Stop::Clean | Stop::New), &setup.broker);
     let shell = Shell::new(engine, opened.journal, read, setup.checkpoint_every);
     shell.free_unneeded()?;
     Ok(Opened {

@@ -1,6 +1,7 @@
 //! The turn: what came in goes through the engine, its steps into the journal, its effects to those they are for once
 //! they may be told.
 
+use crate::driven::Driven;
 use crate::log::Log;
 use crate::outbox::{Outbox, Reply};
 use postroad_engine::admin::{Request, Response};
@@ -38,7 +39,7 @@ pub enum StopMark {
 /// Engine and journal, and the effects that wait between them. `R` is what the owner keeps for a connection.
 #[derive(Debug)]
 pub struct Shell<R> {
-    engine: Engine,
+    engine: Driven,
     log: Log,
     outbox: Outbox<R>,
     next_reply: u64,
@@ -48,7 +49,7 @@ pub struct Shell<R> {
 }
 
 impl<R> Shell<R> {
-    pub(crate) fn new(engine: Engine, journal: Journal, read: u64, checkpoint_every: u64) -> Self {
+    pub(crate) fn new(engine: Driven, journal: Journal, read: u64, checkpoint_every: u64) -> Self {
         Self {
             engine,
             log: Log::new(journal, read, checkpoint_every),
@@ -128,8 +129,8 @@ impl<R> Shell<R> {
     fn checkpoint(&mut self) -> Result<(), ShellError> {
         self.checkpoints += 1;
         let mut pieces = Vec::new();
-        self.engine.snapshot(&mut |piece| pieces.push(piece.to_vec()));
-        self.log.append_checkpoint(pieces, self.engine.live_segments().keys().copied().collect())
+        self.engine.engine().snapshot(&mut |piece| pieces.push(piece.to_vec()));
+        self.log.append_checkpoint(pieces, self.engine.engine().live_segments().keys().copied().collect())
     }
 
     /// What was appended since the last call: to be written and synced, in the order in which it was taken.
@@ -184,7 +185,7 @@ impl<R> Shell<R> {
     }
 
     /// The disk has no room for another segment: publishers are refused, consumers go on.
-    pub const fn no_space(&mut self) {
+    pub fn no_space(&mut self) {
         self.engine.set_disk_full(true);
     }
 
@@ -195,7 +196,8 @@ impl<R> Shell<R> {
     /// If the journal knows of no such checkpoint.
     pub fn checkpointed(&mut self, checkpoint: Checkpoint) -> Result<usize, FreeError> {
         let freed = self.log.checkpointed(checkpoint)?;
-        self.engine.clear_segments(self.log.sparse(self.engine.live_segments()));
+        let sparse = self.log.sparse(self.engine.engine().live_segments());
+        self.engine.clear_segments(&sparse);
         Ok(freed)
     }
 
@@ -204,7 +206,7 @@ impl<R> Shell<R> {
     /// # Errors
     /// As [`Self::checkpointed`].
     pub(crate) fn free_unneeded(&self) -> Result<usize, FreeError> {
-        self.log.free_unneeded(&self.engine.live_segments().keys().copied().collect())
+        self.log.free_unneeded(&self.engine.engine().live_segments().keys().copied().collect())
     }
 
     // ---- the end ----
@@ -227,7 +229,7 @@ impl<R> Shell<R> {
     /// # Errors
     /// As [`Self::flush`].
     pub fn stop(&mut self, see: impl FnMut(&mut StepBytes)) -> Result<StopMark, ShellError> {
-        self.engine.prepare_stop();
+        self.engine.each(Engine::prepare_stop);
         self.flush_seen(see)?;
         Ok(match self.log.waiting() {
             0 => self.log.append_clean_stop().map_or_else(StopMark::Unmarked, |()| StopMark::Clean),
@@ -240,7 +242,13 @@ impl<R> Shell<R> {
     /// The engine, to look at.
     #[must_use]
     pub const fn engine(&self) -> &Engine {
-        &self.engine
+        self.engine.engine()
+    }
+
+    /// What the twin of the engine did otherwise ([`Setup::twin`](crate::Setup)).
+    #[must_use]
+    pub fn difference(&self) -> Option<&str> {
+        self.engine.difference()
     }
 
     /// Checkpoints that were begun since the start.
@@ -252,7 +260,7 @@ impl<R> Shell<R> {
     /// The monotonic time at which [`Self::run`] is to be called next, if nothing else happens before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        self.engine.next_deadline()
+        self.engine.engine().next_deadline()
     }
 
     /// Connections that are registered.

@@ -111,6 +111,7 @@ impl Broker {
             journal: Options { max_payload: 2 << 20, ..Options::small() },
             checkpoint_every: config.checkpoint_every,
             seed: entropy(seed),
+            twin: Some(seed),
         };
         let mut frames = Vec::new();
         let see = |frame: postroad_shell::Frame<'_>| frames.push((frame.used, frame.payload.to_vec()));
@@ -142,6 +143,12 @@ impl Broker {
     #[must_use]
     pub const fn engine(&self) -> &Engine {
         self.shell.engine()
+    }
+
+    /// What the engine's twin did otherwise: with other seeds of hash tables, and output taken at other moments.
+    #[must_use]
+    pub fn difference(&self) -> Option<&str> {
+        self.shell.difference()
     }
 
     /// Something for the next turns.

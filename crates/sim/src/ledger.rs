@@ -149,7 +149,7 @@ pub struct Ledger {
     pub purges: BTreeMap<JobKey, Purge>,
     /// Source and destination of every join there ever was, with the most hops that it ever allowed.
     pub edges: BTreeMap<(StoreKey, String), u8>,
-    /// How many joins there ever were from a source to a destination.
+    /// How many joins there ever were from a source to a destination that forward at the same time.
     pub parallel: BTreeMap<(StoreKey, String), u32>,
     /// Dead letters that were ever recorded: destination, event, named object.
     pub dead: BTreeSet<(String, EventId, Option<String>)>,
@@ -267,8 +267,11 @@ impl Ledger {
         match record {
             Record::Body { id, annotations, bytes } => {
                 let number = messages.read_stored(bytes.clone(), *annotations)?;
-                // A body may be written again once nothing on disk held it, but it is always the same one.
-                if self.bodies.insert(*id, number).is_some_and(|before| before != number) {
+                // A body is written again where nothing on disk held it any more. Its number may go to another message
+                // then, if a start did not see that it had been given.
+                let before = self.bodies.insert(*id, number);
+                let mut events = self.stores.values().flat_map(|store| store.events.values());
+                if before.is_some_and(|before| before != number) && events.any(|e| e.stored.body == *id) {
                     return Err(format!("body {} is now message {number}", id.0));
                 }
             }
@@ -356,9 +359,14 @@ impl Ledger {
             }
             Record::JoinCreated { join, name, source, settings, cursor, .. } => {
                 self.draw_edge(*source, settings);
-                if settings.role == JoinRole::Active {
-                    *self.parallel.entry((*source, settings.destination.clone())).or_default() += 1;
-                }
+                let way = (*source, settings.destination.clone());
+                // The one standby of a join on the same way takes turns with it; a second one goes beside the first.
+                let mut others =
+                    self.joins.values().filter(|j| (j.source, &j.settings.destination) == (way.0, &way.1));
+                let takes_turns = settings.role == JoinRole::Standby
+                    && others.clone().all(|other| other.settings.role == JoinRole::Active)
+                    && others.any(|other| Some(&other.name) == settings.standby_for.as_ref());
+                *self.parallel.entry(way).or_default() += u32::from(!takes_turns);
                 let filters = vec![settings.filter.clone()];
                 let (name, settings) = (name.clone(), settings.clone());
                 self.joins.insert(*join, Join { name, source: *source, settings, cursor: *cursor, filters });

@@ -218,6 +218,9 @@ impl World {
     /// Checks the steps that were made, and hands out the effects that may be performed.
     pub(crate) fn after_turn(&mut self) -> Result<(), Violation> {
         let Some(broker) = &mut self.broker else { return Ok(()) };
+        if let Some(text) = broker.difference() {
+            return Err(Violation::new("twin run", text));
+        }
         if let Some(checkpoint) = broker.checkpoint.take() {
             self.checkpoints.insert(checkpoint.hash, self.before + checkpoint.steps);
         }

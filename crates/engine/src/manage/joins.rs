@@ -151,7 +151,8 @@ impl Engine {
             Start::At(id) => id.saturating_sub(1),
         };
         // A standby goes on where its primary stops, which may be before that (ORD-3).
-        let primary = settings.standby_for.as_ref().and_then(|name| self.joins.get(self.join_names.get(name)?));
+        let primary =
+            settings.standby_for.as_ref().and_then(|name| self.joins.get(self.join_names.get(name)?));
         let primary = primary.filter(|primary| primary.source == source);
         primary.map_or(start, |primary| start.min(primary.cursor))
     }

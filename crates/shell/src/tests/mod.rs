@@ -39,6 +39,7 @@ impl Broker {
             journal: Options { max_payload: 2 << 20, ..Options::small() },
             checkpoint_every,
             seed: [3; 16],
+            twin: Some(checkpoint_every),
         };
         let mut frames = Vec::new();
         let opened = open(Arc::new(disk.clone()), setup, |frame| frames.push(frame.used)).unwrap();
