@@ -165,6 +165,15 @@ pub enum PeerMisbehaved {
         /// The id of the frame.
         id: u32,
     },
+    /// A transfer that continues a delivery with another tag (part 2, section 2.7.5).
+    #[error("another delivery-tag on a transfer that continues a delivery")]
+    DeliveryTagChanged,
+    /// A transfer that continues a delivery with another message format (part 2, section 2.7.5).
+    #[error("message-format {format} on a transfer that continues a delivery of another format")]
+    MessageFormatChanged {
+        /// The format of the frame.
+        format: u32,
+    },
     /// A disposition whose last delivery comes before its first (part 2, section 2.7.6).
     #[error("a disposition that ends before it starts")]
     DispositionReversed,
@@ -208,6 +217,8 @@ impl PeerMisbehaved {
             | Self::DeliveryTagMissing
             | Self::DeliveryIdOutOfOrder { .. }
             | Self::DeliveryIdChanged { .. }
+            | Self::DeliveryTagChanged
+            | Self::MessageFormatChanged { .. }
             | Self::DispositionReversed => Scope::Session,
             Self::TransferFromReceiver
             | Self::CreditExceeded
@@ -239,6 +250,8 @@ impl PeerMisbehaved {
             | Self::DeliveryTagMissing
             | Self::DeliveryIdOutOfOrder { .. }
             | Self::DeliveryIdChanged { .. }
+            | Self::DeliveryTagChanged
+            | Self::MessageFormatChanged { .. }
             | Self::DispositionReversed => INVALID_FIELD,
             Self::CreditExceeded => TRANSFER_LIMIT_EXCEEDED,
             Self::MessageTooLarge { .. } => MESSAGE_SIZE_EXCEEDED,

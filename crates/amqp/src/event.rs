@@ -76,7 +76,7 @@ pub enum Event {
         delivery: u64,
         /// The tag, with the first piece only.
         tag: Option<DeliveryTag>,
-        /// The format of the message; 0 is an AMQP message (part 3, section 3.2.16). With the first piece.
+        /// The format of the message; 0 is an AMQP message (part 3, section 3.2.16).
         message_format: u32,
         /// The sender has settled it: no outcome is expected (with any piece, for the whole delivery).
         settled: bool,

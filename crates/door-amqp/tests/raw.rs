@@ -70,6 +70,45 @@ fn what_comes_before_the_open_is_answered_is_kept() {
     assert!(world.clients[a].door.is_closed());
 }
 
+fn part(handle: u32, id: u32, more: bool) -> Transfer {
+    Transfer {
+        handle,
+        delivery_id: Some(id),
+        delivery_tag: Some(postroad_amqp_codec::performative::DeliveryTag::from_number(id.into())),
+        more,
+        ..Transfer::default()
+    }
+}
+
+#[test]
+fn pieces_of_several_links_may_alternate() {
+    let mut world = world();
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &begin(), &[]);
+    put(&mut bytes, 0, &sender(0, "orders"), &[]);
+    put(&mut bytes, 0, &Attach { name: "other".into(), ..sender(1, "tiny") }, &[]);
+    let a = world.raw_client(&bytes);
+    world.clients[a].frames();
+    let (first, second) = (encode(&text(&"one ".repeat(20))), encode(&text(&"two ".repeat(20))));
+    let mut bytes = Vec::new();
+    put(&mut bytes, 0, &part(0, 0, true), &first[..30]);
+    put(&mut bytes, 0, &part(1, 1, true), &second[..10]);
+    // What goes on need not say again what it belongs to.
+    put(&mut bytes, 0, &Transfer { handle: 0, more: true, ..Transfer::default() }, &first[30..50]);
+    put(&mut bytes, 0, &Transfer { handle: 1, ..Transfer::default() }, &second[10..]);
+    put(&mut bytes, 0, &Transfer { handle: 0, ..Transfer::default() }, &first[50..]);
+    world.clients[a].feed_bytes(&bytes);
+    world.run();
+    assert!(world.clients[a].frames().iter().all(|frame| *frame == "disposition"));
+    let b = world.connect("b");
+    world.receiver(b, "orders", 1);
+    world.expect(b, &["attached r from orders", "r#0 80 bytes"]);
+    let c = world.connect("c");
+    world.receiver(c, "tiny", 1);
+    world.expect(c, &["attached r from tiny", "r#0 80 bytes"]);
+}
+
 /// Frames of any kind, mostly where they make sense.
 #[derive(Clone, Debug)]
 enum Step {

@@ -44,6 +44,8 @@ pub(crate) struct ReceiverLink {
 struct Current {
     number: u64,
     id: u64,
+    tag: DeliveryTag,
+    format: u32,
     settled: bool,
     /// Bytes so far.
     size: u64,
@@ -118,12 +120,7 @@ impl ReceiverLink {
         transfer: &Transfer,
     ) -> Result<Current, Fault> {
         match self.current {
-            Some(current) => match transfer.delivery_id {
-                Some(id) if Serial::of(current.id).get() != id => {
-                    Err(PeerMisbehaved::DeliveryIdChanged { id }.into())
-                }
-                _ => Ok(current),
-            },
+            Some(current) => current.check_goes_on(transfer).map(|()| current).map_err(Fault::from),
             None => self.begin_delivery(session, link, transfer),
         }
     }
@@ -135,9 +132,8 @@ impl ReceiverLink {
         transfer: &Transfer,
     ) -> Result<Current, Fault> {
         let wire_id = transfer.delivery_id.ok_or(PeerMisbehaved::DeliveryIdMissing)?;
-        if transfer.delivery_tag.is_none() {
-            return Err(PeerMisbehaved::DeliveryTagMissing.into());
-        }
+        let tag = transfer.delivery_tag.ok_or(PeerMisbehaved::DeliveryTagMissing)?;
+        let format = transfer.message_format.unwrap_or(0);
         let id = session.incoming_id(wire_id);
         if session.last_incoming.is_some_and(|last| id <= last) {
             return Err(PeerMisbehaved::DeliveryIdOutOfOrder { id: wire_id }.into());
@@ -153,7 +149,8 @@ impl ReceiverLink {
             session.incoming.push(id, link);
             self.unsettled.push(number, id);
         }
-        Ok(Current { number, id, settled: settled || transfer.resume, size: 0, ignored: transfer.resume })
+        let settled = settled || transfer.resume;
+        Ok(Current { number, id, tag, format, settled, size: 0, ignored: transfer.resume })
     }
 
     /// Takes one transfer frame; returns what the user is told.
@@ -189,6 +186,20 @@ impl ReceiverLink {
 }
 
 impl Current {
+    /// What a further transfer repeats of the first one has to be the same (part 2, section 2.7.5).
+    fn check_goes_on(&self, transfer: &Transfer) -> Result<(), PeerMisbehaved> {
+        match (transfer.delivery_id, transfer.delivery_tag, transfer.message_format) {
+            (Some(id), _, _) if Serial::of(self.id).get() != id => {
+                Err(PeerMisbehaved::DeliveryIdChanged { id })
+            }
+            (_, Some(tag), _) if tag != self.tag => Err(PeerMisbehaved::DeliveryTagChanged),
+            (_, _, Some(format)) if format != self.format => {
+                Err(PeerMisbehaved::MessageFormatChanged { format })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn event(
         &self,
         link: LinkId,
@@ -201,7 +212,7 @@ impl Current {
             link,
             delivery: self.number,
             tag,
-            message_format: transfer.message_format.unwrap_or(0),
+            message_format: self.format,
             settled: self.settled,
             rcv_settle_mode: transfer.rcv_settle_mode,
             state: transfer.state.map(Box::new),

@@ -242,12 +242,15 @@ fn window_is_enforced() {
 
 #[test]
 fn deliveries_are_numbered_and_tagged() {
-    let wrong: [&[Transfer]; 5] = [
+    let other_tag = Some(postroad_amqp_codec::performative::DeliveryTag::from_number(77));
+    let wrong: [&[Transfer]; 7] = [
         &[Transfer { delivery_id: None, ..transfer(0, 0) }],
         &[Transfer { delivery_tag: None, ..transfer(0, 0) }],
         &[transfer(0, 5), transfer(0, 5)],
         &[transfer(0, 5), transfer(0, 4)],
         &[Transfer { more: true, ..transfer(0, 5) }, transfer(0, 6)],
+        &[Transfer { more: true, ..transfer(0, 5) }, Transfer { delivery_tag: other_tag, ..transfer(0, 5) }],
+        &[Transfer { more: true, ..transfer(0, 5) }, Transfer { message_format: Some(1), ..transfer(0, 5) }],
     ];
     for frames in wrong {
         let (mut script, _) = receiver(100);
