@@ -61,6 +61,16 @@ fn has_parallel_joins(view: &View<'_>, path: &[StoreUid], to: StoreKey) -> bool 
     stations.windows(2).any(|pair| {
         let [from, to] = pair else { return false };
         let Some(name) = view.ledger.stores.get(to).map(|store| &store.name) else { return true };
-        view.ledger.parallel.get(&(*from, name.clone())).is_some_and(|joins| *joins > 1)
+        let active = view.ledger.parallel.get(&(*from, name.clone())).is_some_and(|joins| *joins > 1);
+        active || has_orphaned_standby(view, *from, name)
     })
+}
+
+/// A standby whose primary is not there, or not there any more, forwards like any other join.
+fn has_orphaned_standby(view: &View<'_>, from: StoreKey, to: &str) -> bool {
+    let joins = || view.ledger.joins.values();
+    let standbys = joins()
+        .filter(|join| join.source == from && join.settings.destination == to)
+        .filter_map(|join| join.settings.standby_for.as_ref());
+    standbys.into_iter().any(|primary| joins().all(|join| join.name != *primary))
 }
