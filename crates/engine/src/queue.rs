@@ -35,6 +35,8 @@ pub(crate) struct Queue {
     pub delivered: u64,
     /// Messages that could not be dead-lettered.
     pub blocked: BTreeSet<EventId>,
+    /// Whether a consumer that is attached may have refused something.
+    pub refusals: bool,
     /// Where a look at what the remaining consumers have refused goes on.
     pub recheck_from: EventId,
     /// Consumers that drain.
@@ -56,6 +58,7 @@ impl Queue {
             delayed: BTreeSet::new(),
             delivered: 0,
             blocked: BTreeSet::new(),
+            refusals: false,
             recheck_from: 0,
             draining: BTreeSet::new(),
             window: 0,
@@ -151,10 +154,12 @@ impl Engine {
 
     /// A consumer left: what all others have refused nobody will take (AK-3).
     pub(crate) fn consumer_left(&mut self, key: StoreKey) {
-        if let Some(queue) = self.store_mut(key).and_then(|s| s.queue_mut()) {
-            queue.recheck_from = 0;
+        let Some(queue) = self.store_mut(key).and_then(|s| s.queue_mut()) else { return };
+        queue.recheck_from = 0;
+        // Mostly nobody has refused anything, and many consumers may leave at once.
+        if queue.refusals {
+            self.schedule(Task::Recheck(key));
         }
-        self.schedule(Task::Recheck(key));
     }
 
     /// Looks for what all consumers have refused; whether there is more to do.
@@ -163,8 +168,13 @@ impl Engine {
         let takers = queue.rings.all().filter_map(|taker| self.takers.get(taker));
         // What all have refused is among what the most content of them has.
         let Some(least) = takers.min_by_key(|taker| taker.refused.len()) else { return false };
+        let refused = |taker: TakerKey| self.takers.get(taker).is_some_and(|t| !t.refused.is_empty());
+        let refusals = queue.rings.all().any(refused);
         let ids: Vec<EventId> =
             least.refused.range(queue.recheck_from..).take(RECHECKED_PER_TASK).copied().collect();
+        if let Some(queue) = self.store_mut(key).and_then(|s| s.queue_mut()) {
+            queue.refusals = refusals;
+        }
         let Some(&last) = ids.last() else { return false };
         for &id in &ids {
             let hold = self.store(key).and_then(|s| s.log.get(id)).map(|entry| entry.hold);
@@ -185,6 +195,9 @@ impl Engine {
         // A consumer that refuses all day must not make the broker remember what is long gone.
         if state.refused.len().is_multiple_of(REFUSED_BETWEEN_SWEEPS) {
             state.refused.retain(|&id| store.log.get(id).is_some());
+        }
+        if let Some(queue) = self.store_mut(key).and_then(|s| s.queue_mut()) {
+            queue.refusals = true;
         }
     }
 

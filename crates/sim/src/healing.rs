@@ -224,12 +224,17 @@ fn drain_one(world: &mut World, owner: Option<&str>, place: &Place) -> Result<()
 fn check_backlogs(world: &mut World) -> Result<(), Violation> {
     let now = world.now;
     let Some(broker) = &mut world.broker else { return Ok(()) };
-    if let Some(Ok(Response::Objects { items })) = broker.ask(now, Request::ListObjects { channel: None })
-        && let Some(object) = items.iter().find(|object| object.backlog > 0)
-    {
-        let text =
-            format!("named object {} of '{}' still owes {}", object.id, object.channel, object.backlog);
-        return Err(Violation::new("progress", text));
+    match broker.ask(now, Request::ListObjects { channel: None }) {
+        Some(Ok(Response::Objects { items })) => {
+            if let Some(object) = items.iter().find(|object| object.backlog > 0) {
+                let (id, channel, owes) = (&object.id, &object.channel, object.backlog);
+                let text = format!("named object {id} of '{channel}' still owes {owes}");
+                return Err(Violation::new("progress", text));
+            }
+        }
+        // Objects that owe nothing are counted at once.
+        None => return Err(Violation::new("progress", "named objects still owe more than one look counts")),
+        Some(_) => {}
     }
     if let Some(Ok(Response::Joins { items })) = broker.ask(now, Request::ListJoins { store: None })
         && let Some(join) = items.iter().find(|join| join.lag_events > 0 && join.state != "standby")

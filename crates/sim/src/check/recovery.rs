@@ -106,13 +106,23 @@ pub fn check_state(broker: &mut Broker, ledger: &Ledger, now: Now) -> Result<(),
 
 fn check_positions(broker: &mut Broker, ledger: &Ledger, now: Now) -> Result<(), Violation> {
     let problem = |text: String| Violation::new("state", text);
-    let Some(Ok(Response::Objects { items })) = broker.ask(now, Request::ListObjects { channel: None })
-    else {
-        return Err(problem("the named objects can't be listed".into()));
+    for object in ledger.objects.values().filter(|object| object.settings.persistent) {
+        let Some(store) = ledger.stores.get(&object.store) else { continue };
+        let (channel, owner, name) = (store.name.clone(), object.owner.clone(), object.name.clone());
+        // Without an answer yet the events that it owes are being counted: it is there.
+        if let Some(Err(refusal)) = broker.ask(now, Request::ShowObject { channel, owner, name }) {
+            let text = format!("'{}' of '{}' can't be shown: {refusal}", object.name, store.name);
+            return Err(problem(text));
+        }
+    }
+    let Some(Ok(Response::Status(status))) = broker.ask(now, Request::Status) else {
+        return Err(problem("the broker shows no status".into()));
     };
-    let persistent = items.iter().filter(|o| o.settings.persistent).count();
-    if persistent != ledger.objects.values().filter(|o| o.settings.persistent).count() {
-        return Err(problem(format!("{persistent} named objects are shown, the records made others")));
+    if status.named_objects < ledger.objects.values().filter(|o| o.settings.persistent).count() {
+        return Err(problem(format!(
+            "{} named objects are counted, the records made more",
+            status.named_objects
+        )));
     }
     let Some(Ok(Response::Joins { items })) = broker.ask(now, Request::ListJoins { store: None }) else {
         return Err(problem("the joins can't be listed".into()));
