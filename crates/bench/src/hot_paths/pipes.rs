@@ -62,6 +62,7 @@ impl Pipes {
             journal: Options { segment_size: SEGMENT, first_segment_size: SEGMENT, ..Options::default() },
             checkpoint_every: u64::MAX,
             seed: [7; 16],
+            twin: None,
         };
         let opened = postroad_shell::open(Arc::new(MemDisk::new()), setup, |_| ());
         let mut shell: Shell<()> = opened.expect("a disk in memory does not fail").shell;
