@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use postroad_engine::Engine;
 use postroad_model::settings::BrokerSettings;
-use postroad_record::{append, decode_step};
+use postroad_record::{FramePlace, append, decode_step};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(records) = decode_step(data) else { return };
@@ -14,6 +14,6 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(again, records);
     // A checksum stands before every record, so only a bug can bring an engine to these: it must still not panic.
     let mut engine = Engine::new(BrokerSettings::default(), [7; 16]);
-    records.into_iter().for_each(|record| engine.replay(record));
+    engine.replay(data, FramePlace::default()).expect("it was read before");
     engine.recovered(false);
 });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use postroad_amqp::{
     Config, Connection, Delivery, Event, InitiateSasl, LinkId, Output, SessionId, SessionOptions,
 };
@@ -14,8 +14,11 @@ use postroad_amqp_codec::terminus::{Source, Target, TargetKind};
 use postroad_amqp_codec::value::Value;
 use postroad_door_amqp::{Door, DoorConfig, Login};
 use postroad_engine::admin::Request;
-use postroad_engine::{Command, ConnId, Engine, Now, Output as EngineOutput};
+use postroad_engine::{
+    Command, ConnId, Effect, Engine, Loaded, Now, Output as EngineOutput, StepBytes, Wanted,
+};
 use postroad_model::settings::{BrokerSettings, ChannelSettings, QueueSettings};
+use postroad_record::FramePlace;
 
 /// More rounds than any input of a few kilobytes can keep a broker busy for.
 const MAX_ROUNDS: usize = 20_000;
@@ -67,13 +70,12 @@ impl Broker {
     #[must_use]
     pub fn crashed(&self) -> Self {
         let mut engine = Engine::new(settings(), [8; 16]);
-        for step in &self.steps {
-            for record in postroad_record::decode_step(step).expect("a step can be read") {
-                engine.replay(record);
-            }
+        for (at, step) in self.steps.iter().enumerate() {
+            engine.replay(step, frame(at)).expect("a step can be read");
         }
         engine.recovered(false);
         let mut broker = Self::over(engine);
+        broker.steps.clone_from(&self.steps);
         broker.now = self.now;
         broker.run();
         broker
@@ -180,9 +182,17 @@ impl Broker {
         let mut out = EngineOutput::default();
         self.engine.take_output(&mut out);
         moved |= !out.effects.is_empty();
-        self.steps.extend(out.steps.into_iter().map(|step| step.payload));
+        for StepBytes { step, payload } in out.steps {
+            self.engine.placed(step, frame(self.steps.len()));
+            self.engine.became_durable(step);
+            self.steps.push(payload);
+        }
         let mut commands = Vec::new();
         for (_, effect) in out.effects {
+            if let Effect::Load { wanted } = &effect {
+                let loaded = wanted.iter().map(|wanted| self.load(wanted)).collect();
+                commands.push(Command::Loaded { loaded });
+            }
             let pipe = effect.conn().and_then(|conn| usize::try_from(conn.0 - 1).ok());
             if let Some(pipe) = pipe.and_then(|no| self.doors.get_mut(no)) {
                 pipe.door.effect(effect, &mut commands);
@@ -199,6 +209,20 @@ impl Broker {
     }
 }
 
+impl Broker {
+    /// Reads a message back from the steps.
+    fn load(&self, wanted: &Wanted) -> Loaded {
+        let place = wanted.place;
+        let bytes = &self.steps[place.frame.offset as usize][place.at as usize..][..wanted.length as usize];
+        Loaded { body: wanted.body, bytes: Ok(Bytes::copy_from_slice(bytes)) }
+    }
+}
+
+/// Where a step lies.
+fn frame(at: usize) -> FramePlace {
+    FramePlace { segment: 1, offset: u32::try_from(at).expect("few steps"), length: 0 }
+}
+
 impl Default for Broker {
     fn default() -> Self {
         Self::new()
@@ -206,7 +230,8 @@ impl Default for Broker {
 }
 
 fn settings() -> BrokerSettings {
-    BrokerSettings { auto_create_queues: vec![String::from("auto.*")], ..BrokerSettings::default() }
+    // What is on disk is read back whenever it is needed.
+    BrokerSettings { auto_create_queues: vec![String::from("auto.*")], cache: 0, ..BrokerSettings::default() }
 }
 
 impl Pipe {

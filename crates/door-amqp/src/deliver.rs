@@ -41,8 +41,7 @@ type Entry<'a> = Option<(&'static str, Note<'a>)>;
 pub(crate) fn payload(delivery: &Delivery, broker: &str, scratch: &mut BytesMut) -> [Bytes; 2] {
     write_header(delivery, scratch);
     let message = &delivery.message;
-    let added = delivery.annotations.as_deref();
-    let merged = added.is_some_and(|added| write_annotations(added, broker, message.annotations(), scratch));
+    let merged = write_annotations(&delivery.annotations, broker, message.annotations(), scratch);
     let stored = if merged { message.bare() } else { message.bytes().clone() };
     [scratch.split().freeze(), stored]
 }
@@ -62,19 +61,20 @@ fn write_header(delivery: &Delivery, out: &mut BytesMut) {
 
 /// Writes the section of the client's annotations and the broker's; whether it did.
 fn write_annotations(added: &Annotations, broker: &str, sent: Option<&[u8]>, out: &mut BytesMut) -> bool {
-    let entries = entries(added, broker);
-    if entries.iter().flatten().next().is_none() {
+    let usual = usual(added);
+    let rare = dead_letter(added, broker);
+    let entries = usual.iter().chain(rare.iter().flatten()).flatten().copied();
+    if entries.clone().next().is_none() {
         return false;
     }
     // The client's annotations were read when they came in, so this fails for damage in memory only.
-    write_message_annotations(out, sent, entries.iter().flatten().copied()).is_ok()
+    write_message_annotations(out, sent, entries).is_ok()
 }
 
-fn entries<'a>(added: &'a Annotations, broker: &'a str) -> [Entry<'a>; 19] {
+fn usual(added: &Annotations) -> [Entry<'_>; 8] {
     let channel = added.channel.as_ref();
     let origin = added.origin.as_ref();
-    let mut entries: [Entry<'a>; 19] = [None; 19];
-    let first = [
+    [
         channel.map(|(name, _)| ("x-opt-postroad-channel", Note::Text(name))),
         channel.map(|&(_, id)| ("x-opt-postroad-event-id", Note::Ulong(id))),
         origin.map(|(place, _, _)| ("x-opt-postroad-origin-place", Note::Text(place))),
@@ -83,18 +83,14 @@ fn entries<'a>(added: &'a Annotations, broker: &'a str) -> [Entry<'a>; 19] {
         added.archive_duplicate.then_some(("x-opt-postroad-archive-duplicate", Note::Bool(true))),
         added.in_delivery.then_some(("x-opt-postroad-in-delivery", Note::Bool(true))),
         added.events_skipped.map(|count| ("x-opt-postroad-events-skipped", Note::Ulong(count))),
-    ];
-    for (slot, entry) in entries.iter_mut().zip(first.into_iter().chain(dead_letter(added, broker))) {
-        *slot = entry;
-    }
-    entries
+    ]
 }
 
 /// The dead-letter header (DLQ-3).
-fn dead_letter<'a>(added: &'a Annotations, broker: &'a str) -> [Entry<'a>; 11] {
-    let Some(dead) = added.dead.as_deref() else { return [None; 11] };
+fn dead_letter<'a>(added: &'a Annotations, broker: &'a str) -> Option<[Entry<'a>; 11]> {
+    let dead = added.dead.as_deref()?;
     let object = dead.named_object.as_deref();
-    [
+    Some([
         Some(("x-opt-postroad-dl-reason", Note::Symbol(&dead.reason))),
         Some(("x-opt-postroad-dl-reason-code", Note::Int(dead.reason_code))),
         Some(("x-opt-postroad-dl-dest", Note::Text(&dead.dest))),
@@ -106,5 +102,5 @@ fn dead_letter<'a>(added: &'a Annotations, broker: &'a str) -> [Entry<'a>; 11] {
         Some(("x-opt-postroad-dl-time", Note::Time(dead.time))),
         Some(("x-opt-postroad-dl-count", Note::Int(dead.count))),
         Some(("x-opt-postroad-dl-text", Note::Text(&dead.text))),
-    ]
+    ])
 }

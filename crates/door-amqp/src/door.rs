@@ -117,8 +117,8 @@ impl Door {
     /// Takes an effect of the engine for this connection; others are ignored, as are effects for links that have gone.
     pub fn effect(&mut self, effect: Effect, commands: &mut Vec<Command>) {
         match effect {
-            Effect::Published { conn, link, tag, outcome } if conn == self.conn => {
-                self.published(link, tag, &outcome);
+            Effect::Published { conn, link, first, last, outcome } if conn == self.conn => {
+                self.published(link, (first, last), &outcome);
             }
             Effect::Deliver(delivery) if delivery.conn == self.conn => self.deliver(&delivery, commands),
             Effect::Settled { conn, link, first, last, outcome } if conn == self.conn => {

@@ -350,10 +350,10 @@ impl Door {
     }
 
     /// The engine has answered for a message of a connection that has sent large ones.
-    fn large_answered(&mut self, no: LinkNo, tag: u64) {
+    fn large_answered(&mut self, no: LinkNo, first: u64, last: u64) {
         let Some((_, producer)) = self.links.get_mut(no).and_then(Link::producer_mut) else { return };
         let before = producer.large.len();
-        producer.large.retain(|large| *large != tag);
+        producer.large.retain(|large| !(first..=last).contains(large));
         if producer.large.len() < before {
             self.tell_credit(no);
         }
@@ -368,23 +368,27 @@ impl Door {
     }
 
     /// The engine has stored a message, or refused it.
-    pub(crate) fn published(&mut self, no: LinkNo, tag: u64, outcome: &Publication) {
+    pub(crate) fn published(&mut self, no: LinkNo, (first, last): (u64, u64), outcome: &Publication) {
         match outcome {
-            Publication::Accepted => self.accept(no, tag),
-            Publication::Refused(refusal) => self.reject(no, tag, amqp_error(refusal)),
+            Publication::Accepted => self.accept(no, first, last),
+            Publication::Refused(refusal) => {
+                for tag in first..=last {
+                    self.reject(no, tag, amqp_error(refusal));
+                }
+            }
         }
         if self.sends_large {
-            self.large_answered(no, tag);
+            self.large_answered(no, first, last);
         }
     }
 
-    /// Notes an accepted delivery; what follows on is told as one range.
-    fn accept(&mut self, link: LinkNo, tag: u64) {
+    /// Notes accepted deliveries; what follows on is told as one range.
+    fn accept(&mut self, link: LinkNo, first: u64, last: u64) {
         match &mut self.accepted {
-            Some(run) if run.link == link && run.last.checked_add(1) == Some(tag) => run.last = tag,
+            Some(run) if run.link == link && run.last.checked_add(1) == Some(first) => run.last = last,
             _ => {
                 self.flush_accepted();
-                self.accepted = Some(AcceptedRun { link, first: tag, last: tag });
+                self.accepted = Some(AcceptedRun { link, first, last });
             }
         }
     }

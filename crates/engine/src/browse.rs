@@ -70,10 +70,7 @@ impl Engine {
         let Some(entry) = store.log.get(id) else { return };
         let Some(message) = self.bodies.get(entry.event.body) else { return };
         let mut annotations = self.annotations(store, &entry.event, From::Queue);
-        if entry.hold == Hold::Delivered {
-            let known = annotations.as_deref().cloned().unwrap_or_default();
-            annotations = Some(Arc::new(Annotations { in_delivery: true, ..known }));
-        }
+        annotations.in_delivery = entry.hold == Hold::Delivered;
         let delivery = Delivery {
             conn,
             link,
@@ -96,12 +93,7 @@ impl Engine {
     }
 
     /// What the broker adds to a delivery (DUP-13, CH-3, DLQ-3, ARC-3).
-    pub(crate) fn annotations(
-        &self,
-        store: &Store,
-        event: &StoredEvent,
-        from: From,
-    ) -> Option<Arc<Annotations>> {
+    pub(crate) fn annotations(&self, store: &Store, event: &StoredEvent, from: From) -> Annotations {
         let extra = event.extra.as_deref();
         let channel = (!store.is_queue()).then(|| (store.name.clone(), event.id));
         let origin = store.expose_origin().then(|| {
@@ -114,15 +106,14 @@ impl Engine {
             From::Object { object, .. } => self.objects.get(&object).map_or(0, |o| o.skipped_untold),
             From::Queue | From::Volatile { .. } => 0,
         };
-        let annotations = Annotations {
+        Annotations {
             channel,
             origin,
             archive_duplicate: extra.is_some_and(|e| e.archive_duplicate),
             in_delivery: false,
             events_skipped: (skipped > 0).then_some(skipped),
             dead: extra.and_then(|e| e.dead.clone()),
-        };
-        (annotations != Annotations::default()).then(|| Arc::new(annotations))
+        }
     }
 }
 

@@ -55,8 +55,8 @@ pub struct Delivery {
     pub delivery_count: u32,
     /// Finished when sent.
     pub settled: bool,
-    /// Annotations that the broker adds, if any.
-    pub annotations: Option<Arc<Annotations>>,
+    /// Annotations that the broker adds.
+    pub annotations: Annotations,
 }
 
 /// What the broker adds to a delivery as message annotations, all `x-opt-postroad-*` (README U-7).
@@ -150,15 +150,17 @@ pub enum Effect {
         /// The new limit.
         limit: u64,
     },
-    /// The outcome of a publish.
+    /// The outcome of publishes, one after another on their link.
     Published {
         /// The connection.
         conn: ConnId,
         /// The link.
         link: LinkNo,
-        /// The delivery's number.
-        tag: u64,
-        /// The outcome.
+        /// The first delivery's number.
+        first: u64,
+        /// The last delivery's number.
+        last: u64,
+        /// The outcome of each.
         outcome: Publication,
     },
     /// A consumer is attached.

@@ -3,7 +3,7 @@
 use crate::admin::{Response, StoreCounters};
 use crate::bodies::Bodies;
 use crate::command::{Client, Command, ConnId, LinkNo, ProducerKey, TakerKey};
-use crate::effect::{Effect, Output, Step, StepBytes};
+use crate::effect::{Effect, Output, Publication, Step, StepBytes};
 use crate::job::Job;
 use crate::join::Join;
 use crate::loading::Loading;
@@ -416,6 +416,24 @@ impl Engine {
     /// Asks for something outside, to be done once `after` is durable.
     pub(crate) fn emit(&mut self, after: Step, effect: Effect) {
         self.out.effects.push((after, effect));
+    }
+
+    /// Tells a producer that a delivery was taken, with the one before where that comes from the same turn: what a turn
+    /// makes durable becomes so together.
+    pub(crate) fn emit_accepted(&mut self, after: Step, conn: ConnId, link: LinkNo, tag: u64) {
+        let outcome = Publication::Accepted;
+        if let Some((
+            waits,
+            Effect::Published { conn: of, link: on, last, outcome: Publication::Accepted, .. },
+        )) = self.out.effects.last_mut()
+            && (*of, *on) == (conn, link)
+            && last.checked_add(1) == Some(tag)
+        {
+            *waits = after.max(*waits);
+            *last = tag;
+            return;
+        }
+        self.emit(after, Effect::Published { conn, link, first: tag, last: tag, outcome });
     }
 
     /// Adds the bytes of a message to the step under way: the step, and the byte of its payload where they begin.

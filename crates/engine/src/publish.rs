@@ -160,12 +160,12 @@ impl Engine {
         let after = outcome.as_ref().map_or(Step(0), |promised| self.step_under_way().max(*promised));
         match outcome {
             Ok(_) if settled => {}
-            Ok(_) => self.emit(after, Effect::Published { conn, link, tag, outcome: Publication::Accepted }),
+            Ok(_) => self.emit_accepted(after, conn, link, tag),
             // The sender has no answer to look at: only the link's end can tell it (README U-13).
             Err(refusal) if settled => self.emit(Step(0), Effect::DetachLink { conn, link, refusal }),
             Err(refusal) => {
                 let outcome = Publication::Refused(Arc::new(refusal));
-                self.emit(Step(0), Effect::Published { conn, link, tag, outcome });
+                self.emit(Step(0), Effect::Published { conn, link, first: tag, last: tag, outcome });
             }
         }
         self.replenish(key, after);

@@ -201,7 +201,7 @@ impl Bench {
                         had[(delivery.link.0 - first_link) as usize] += 1;
                         bytes += delivery.message.len() as u64;
                     }
-                    Effect::Published { .. } => confirmed += 1,
+                    Effect::Published { first, last, .. } => confirmed += last - first + 1,
                     _ => {}
                 }
             }

@@ -335,15 +335,17 @@ impl Broker {
                     state.credit = limit;
                 }
             }
-            Effect::Published { conn, link, tag, outcome } => {
+            Effect::Published { conn, link, first, last, outcome } => {
                 let fate = match outcome {
                     Publication::Accepted => Fate::Accepted,
                     Publication::Refused(refusal) => Fate::Refused(refusal),
                 };
                 if let Some(state) = self.producer_at(conn, link) {
-                    // There is no such slot only where a test sent under a number of its own.
-                    if let Some(slot) = state.fates.get_mut(usize::try_from(tag).unwrap_or(usize::MAX)) {
-                        *slot = fate;
+                    for tag in first..=last {
+                        // There is no such slot only where a test sent under a number of its own.
+                        if let Some(slot) = state.fates.get_mut(usize::try_from(tag).unwrap_or(usize::MAX)) {
+                            *slot = fate.clone();
+                        }
                     }
                 }
             }
@@ -399,7 +401,7 @@ impl Broker {
             tag: delivery.tag,
             text,
             count: delivery.delivery_count,
-            annotations: delivery.annotations.as_deref().cloned().unwrap_or_default(),
+            annotations: delivery.annotations.clone(),
             open: !delivery.settled,
         });
     }

@@ -210,8 +210,10 @@ impl Broker {
 fn word(effect: &Effect) -> String {
     match effect {
         Effect::Connected { .. } => "connected".into(),
-        Effect::Published { tag, outcome: Publication::Accepted, .. } => format!("accepted {tag}"),
-        Effect::Published { tag, .. } => format!("refused {tag}"),
+        Effect::Published { first, last, outcome, .. } => {
+            let word = if *outcome == Publication::Accepted { "accepted" } else { "refused" };
+            if first == last { format!("{word} {first}") } else { format!("{word} {first}..{last}") }
+        }
         Effect::LinkRefused { .. } => "link refused".into(),
         other => format!("{other:?}"),
     }
