@@ -293,6 +293,18 @@ impl Journal {
         self.segments.wake_keeper();
     }
 
+    /// Bytes of a usual segment.
+    #[must_use]
+    pub fn segment_size(&self) -> u64 {
+        self.segments.options.segment_size
+    }
+
+    /// How many segments the log has.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.segments.table().live.len()
+    }
+
     /// The segments of the log, in order; the one being filled is the last.
     #[must_use]
     pub fn segments(&self) -> Vec<SegmentInfo> {

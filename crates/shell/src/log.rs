@@ -16,6 +16,8 @@ pub(crate) const KIND_CHECKPOINT: u8 = 2;
 /// Kind of the frame that holds the first piece of a checkpoint.
 pub(crate) const KIND_CHECKPOINT_BEGIN: u8 = 3;
 
+/// On a full disk: bytes that a checkpoint may take besides twice those of the last one.
+const ROOM_WHEN_FULL: u64 = 64 * 1024;
 /// A segment is sparse when it is so many times as large as what is still needed of it.
 const SPARSE: u64 = 3;
 
@@ -122,12 +124,28 @@ impl Log {
         self.journal.take_batch()
     }
 
-    /// Whether enough was appended for a checkpoint. Waiting for eight times the last one keeps what checkpoints write
-    /// small beside all that is written.
+    /// Whether a checkpoint is due: enough was appended, or enough segments would be free after it, of which messages are
+    /// held in `used` ones. Waiting for eight times the last one keeps what checkpoints write small beside all that is
+    /// written.
     #[must_use]
-    pub(crate) fn wants_checkpoint(&self) -> bool {
+    pub(crate) fn wants_checkpoint(&self, used: usize) -> bool {
+        let enough = self.since_checkpoint > self.checkpoint_bytes;
+        if self.completing || !self.waiting.is_empty() || !enough {
+            return false;
+        }
+        if let Space::Full { left } = self.journal.space() {
+            // Room is made as soon as that is possible without filling up what is left.
+            let needed = self.checkpoint_bytes.saturating_mul(2).saturating_add(ROOM_WHEN_FULL);
+            return self.unused(used) > 0 && left > needed;
+        }
         let due = self.checkpoint_every.max(self.checkpoint_bytes.saturating_mul(8));
-        self.since_checkpoint >= due && !self.completing && self.waiting.is_empty() && !self.is_full()
+        let unused = self.journal.segment_size().saturating_mul(self.unused(used) as u64);
+        self.since_checkpoint >= due || unused >= self.checkpoint_every.max(self.checkpoint_bytes)
+    }
+
+    /// Segments in which no message is held, but for the one that is being filled.
+    fn unused(&self, used: usize) -> usize {
+        self.journal.segment_count().saturating_sub(used + 1)
     }
 
     /// Appends a checkpoint: pieces that rebuild the state as it is after every step appended so far, and the segments in
@@ -155,21 +173,26 @@ impl Log {
         self.append(std::iter::empty(), |_, _| ())
     }
 
-    /// A checkpoint is complete: of what lies before it only the segments are needed in which its messages lie. Says how
-    /// many others that frees.
+    /// A checkpoint is complete: of what lies before it the segments are needed in which its messages lie, and those in
+    /// which messages lie now, because some may have been moved meanwhile. Says how many others that frees.
     ///
     /// # Errors
     /// If the journal knows of no such checkpoint.
-    pub(crate) fn checkpointed(&mut self, checkpoint: Checkpoint) -> Result<usize, FreeError> {
+    pub(crate) fn checkpointed(
+        &mut self,
+        checkpoint: Checkpoint,
+        used: &BTreeMap<u64, SegmentUse>,
+    ) -> Result<usize, FreeError> {
         self.completing = false;
-        self.free_before(checkpoint.first.location.segment, &self.needed)
+        let needed = |number: u64| self.needed.contains(&number) || used.contains_key(&number);
+        self.free_before(checkpoint.first.location.segment, needed)
     }
 
     /// Frees the segments before one, but for those that are needed.
-    fn free_before(&self, segment: SegmentNumber, needed: &BTreeSet<u64>) -> Result<usize, FreeError> {
+    fn free_before(&self, segment: SegmentNumber, needed: impl Fn(u64) -> bool) -> Result<usize, FreeError> {
         let mut freed = 0;
         for SegmentInfo { number, .. } in self.journal.segments() {
-            if number < segment && !needed.contains(&number.0) {
+            if number < segment && !needed(number.0) {
                 self.journal.free(number)?;
                 freed += 1;
             }
@@ -181,9 +204,9 @@ impl Log {
     ///
     /// # Errors
     /// As [`Self::checkpointed`].
-    pub(crate) fn free_unneeded(&self, needed: &BTreeSet<u64>) -> Result<usize, FreeError> {
+    pub(crate) fn free_unneeded(&self, used: &BTreeMap<u64, SegmentUse>) -> Result<usize, FreeError> {
         match self.journal.recovery_start() {
-            Some(start) => self.free_before(start, needed),
+            Some(start) => self.free_before(start, |number| used.contains_key(&number)),
             None => Ok(0),
         }
     }

@@ -116,7 +116,7 @@ impl<R> Shell<R> {
         let engine = &mut self.engine;
         self.log.append(self.out.steps.drain(..), |step, place| engine.placed(step, place))?;
         self.engine.set_disk_full(self.log.is_full());
-        if self.log.wants_checkpoint() {
+        if self.log.wants_checkpoint(self.engine.engine().live_segments().len()) {
             self.checkpoint()?;
         }
         for (after, effect) in self.out.effects.drain(..) {
@@ -195,7 +195,7 @@ impl<R> Shell<R> {
     /// # Errors
     /// If the journal knows of no such checkpoint.
     pub fn checkpointed(&mut self, checkpoint: Checkpoint) -> Result<usize, FreeError> {
-        let freed = self.log.checkpointed(checkpoint)?;
+        let freed = self.log.checkpointed(checkpoint, self.engine.engine().live_segments())?;
         let sparse = self.log.sparse(self.engine.engine().live_segments());
         self.engine.clear_segments(&sparse);
         Ok(freed)
@@ -206,7 +206,7 @@ impl<R> Shell<R> {
     /// # Errors
     /// As [`Self::checkpointed`].
     pub(crate) fn free_unneeded(&self) -> Result<usize, FreeError> {
-        self.log.free_unneeded(&self.engine.engine().live_segments().keys().copied().collect())
+        self.log.free_unneeded(self.engine.engine().live_segments())
     }
 
     // ---- the end ----
