@@ -290,6 +290,8 @@ fn the_load_program_counts_what_it_sends_and_holds_idle_connections() {
     assert!(queue["seconds"].as_f64().unwrap() > 0.0 && queue["broker_memory"]["after"].is_u64(), "{queue}");
     let fan_out = bench(&["--messages", "50", "--topic", "--address", "news", "--consumers", "4"]);
     assert_eq!((&fan_out["sent"], &fan_out["received"]), (&50.into(), &200.into()));
+    let close = bench(&["--messages", "3000", "--presettled", "--non-persistent", "--ahead", "100"]);
+    assert_eq!((&close["received"], &close["ahead"]), (&3000.into(), &100.into()));
     let backlog = bench(&["--messages", "200", "--consumers", "0"]);
     assert_eq!((&backlog["sent"], &backlog["received"]), (&200.into(), &0.into()));
     assert_eq!(broker.json(&["queue", "show", "bench"])["depth"], 200);

@@ -58,7 +58,7 @@ pub(crate) const LINES: [Line; 8] = [
     Line {
         id: "settled",
         what: "non-persistent, settled",
-        options: "--non-persistent --presettled",
+        options: "--non-persistent --presettled --ahead 20000",
         topic: false,
         limit: Some(Role::Forwarder),
         peers: true,

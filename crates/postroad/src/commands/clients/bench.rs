@@ -60,6 +60,10 @@ pub(crate) struct BenchArgs {
     /// How many messages of each producer may wait for their confirm.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     window: u32,
+    /// How many messages all producers together may be ahead of the consumers; without it a backlog may grow for as long
+    /// as the run takes, which with --presettled nothing else bounds.
+    #[arg(long, value_name = "N", conflicts_with = "topic", value_parser = clap::value_parser!(u64).range(1..))]
+    ahead: Option<u64>,
     /// How many messages may be sent ahead to each consumer.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     credit: u32,

@@ -21,6 +21,9 @@ const BURST: u32 = 128;
 /// How long the last confirms may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often a producer that is too far ahead looks whether it still is.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// The runtime's clock has a tick of a millisecond: what is left of a wait after this is waited for awake.
 const TICK: Duration = Duration::from_millis(2);
 
@@ -78,6 +81,8 @@ struct Work {
     presettled: bool,
     /// Messages still to be sent, at most.
     left: u64,
+    /// Messages that all producers together may be ahead of the consumers.
+    ahead: u64,
 }
 
 impl Producer {
@@ -124,6 +129,7 @@ impl Producer {
             }),
             presettled: args.presettled,
             left: args.share(self.number),
+            ahead: args.ahead.unwrap_or(u64::MAX),
         };
         sleep_until(plan.start_time().into()).await;
         let (_, end) = plan.measured();
@@ -146,6 +152,11 @@ impl Producer {
         let early = work.next_due().is_some() && work.plan.start_time().elapsed() < next;
         // Unrated or late: as soon as there is room. Else at its time.
         let until = work.plan.start_time() + if early { next } else { end };
+        if work.room_ahead() == 0 {
+            // Consumers are behind: no moment tells when they have caught up, so a tick of the clock has to do.
+            tokio::time::sleep(LOOK).await;
+            return Ok(());
+        }
         tokio::select! {
             biased;
             outcomes = self.sender.outcomes(), if !work.presettled => work.confirmed(&outcomes?),
@@ -175,7 +186,7 @@ impl Work {
             self.confirmed(&outcomes);
         }
         let (now, mut count) = (self.plan.now(), 0);
-        for _ in 0..u64::from(BURST).min(self.left) {
+        for _ in 0..u64::from(BURST).min(self.left).min(self.room_ahead()) {
             let due = self.next_due().unwrap_or(now);
             if due > now || sender.try_send(&self.template.stamped(due), self.presettled)?.is_none() {
                 break;
@@ -192,6 +203,12 @@ impl Work {
             self.tally.sent += count;
         }
         Ok(())
+    }
+
+    /// How many more messages may be sent before consumers have caught up.
+    fn room_ahead(&self) -> u64 {
+        let (sent, received) = self.plan.progress();
+        self.ahead.saturating_sub(sent.saturating_sub(received))
     }
 
     fn is_measured(&self, time: u64) -> bool {

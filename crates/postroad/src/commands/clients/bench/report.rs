@@ -83,7 +83,7 @@ impl<'a> Figures<'a> {
         json!({
             "broker": args.connect.broker(), "address": args.address, "topic": args.topic,
             "addresses": args.addresses, "producers": args.producers, "consumers": args.consumers,
-            "size": args.size, "persistent": !args.non_persistent, "presettled": args.presettled, "excess_credit": args.excess_credit,
+            "size": args.size, "persistent": !args.non_persistent, "presettled": args.presettled, "excess_credit": args.excess_credit, "ahead": args.ahead,
             "window": args.window, "credit": args.credit, "target_rate": args.rate, "threads": args.threads,
             "seconds": self.seconds,
             "sent": self.tally.sent, "received": self.tally.received,
