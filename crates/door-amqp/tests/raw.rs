@@ -7,7 +7,7 @@ mod support;
 use postroad_amqp_codec::Encode;
 use postroad_amqp_codec::frame::write_frame;
 use postroad_amqp_codec::performative::{
-    Attach, Begin, Close, Detach, Disposition, End, Flow, Open, Role, Transfer,
+    Attach, Begin, Close, Detach, Disposition, End, Flow, Open, Performative, Role, Transfer,
 };
 use postroad_amqp_codec::state::{DeliveryState, Outcome};
 use proptest::prelude::*;
@@ -68,6 +68,53 @@ fn what_comes_before_the_open_is_answered_is_kept() {
     world.run();
     assert_eq!(world.clients[a].frames(), ["end", "close"]);
     assert!(world.clients[a].door.is_closed());
+}
+
+/// The flow frames that came, and nothing else did.
+fn flows(world: &mut World, client: usize) -> Vec<Flow> {
+    let frames = world.clients[client].performatives();
+    let flow = |frame| match frame {
+        Performative::Flow(flow) => flow,
+        other => panic!("{other:?}"),
+    };
+    frames.into_iter().map(flow).collect()
+}
+
+#[test]
+fn drains_and_echoes_are_answered_also_where_there_is_nothing() {
+    let mut world = world();
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &begin(), &[]);
+    put(&mut bytes, 0, &sender(0, "orders"), &[]);
+    put(&mut bytes, 0, &receiver(1, "orders"), &[]);
+    let a = world.raw_client(&bytes);
+    world.clients[a].frames();
+    let mut asks = |flow: Flow| {
+        let mut bytes = Vec::new();
+        put(&mut bytes, 0, &flow, &[]);
+        world.clients[a].feed_bytes(&bytes);
+        world.run();
+        flows(&mut world, a)
+    };
+    // A drain of 5 that finds no message, and one without credit: the count goes up by what was let go.
+    for (given, count) in [(5, 5), (0, 5)] {
+        let answers = asks(Flow { delivery_count: Some(count - given), ..credit(1, given, true) });
+        let [answer] = answers.as_slice() else { panic!("{answers:?}") };
+        assert_eq!((answer.delivery_count, answer.link_credit, answer.drain), (Some(count), Some(0), true));
+    }
+    // Credit alone needs no answer; an echo does, on either link and in the session.
+    assert!(asks(Flow { delivery_count: Some(5), ..credit(1, 3, false) }).is_empty());
+    let answers = asks(Flow { delivery_count: Some(5), echo: true, ..credit(1, 4, false) });
+    assert_eq!(answers.len(), 1);
+    assert_eq!((answers[0].handle, answers[0].link_credit, answers[0].echo), (Some(1), Some(4), false));
+    let answers = asks(Flow { link_credit: None, echo: true, ..credit(0, 0, false) });
+    assert_eq!(answers.len(), 1);
+    assert_eq!((answers[0].handle, answers[0].link_credit), (Some(0), Some(2_048)));
+    let session = Flow { handle: None, delivery_count: None, link_credit: None, ..credit(0, 0, false) };
+    let answers = asks(Flow { echo: true, ..session });
+    assert_eq!(answers.len(), 1);
+    assert_eq!((answers[0].handle, answers[0].incoming_window), (None, 2_048));
 }
 
 fn part(handle: u32, id: u32, more: bool) -> Transfer {

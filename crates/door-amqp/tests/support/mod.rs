@@ -308,6 +308,18 @@ impl Client {
         self.to_door.extend_from_slice(bytes);
     }
 
+    /// The frames with something in them that came to a raw client.
+    pub fn performatives(&mut self) -> Vec<Performative> {
+        let mut bytes = self.to_client.split();
+        let mut performatives = Vec::new();
+        while let Some(frame) = split_frame(&mut bytes, u32::MAX).unwrap() {
+            if let FrameBody::Amqp { performative, .. } = decode_frame(frame).unwrap().body {
+                performatives.push(performative);
+            }
+        }
+        performatives
+    }
+
     /// The names of the frames that came to a raw client.
     pub fn frames(&mut self) -> Vec<&'static str> {
         let mut bytes = self.to_client.split();
