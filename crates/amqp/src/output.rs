@@ -100,7 +100,7 @@ pub(crate) struct Outbox {
     chunks: Vec<Bytes>,
     /// The chunk that is being written.
     tail: BytesMut,
-    /// How large the last buffer became: the next one starts with that.
+    /// How large buffers became lately: the next one starts with that.
     hint: usize,
     /// Bytes since the last drain that are not transfers.
     answers: usize,
@@ -108,6 +108,10 @@ pub(crate) struct Outbox {
 
 /// Buffers start with a size between these.
 const BUFFER_SIZES: (usize, usize) = (256, 64 * 1024);
+/// A buffer with so many bytes is full when it has no more room: growing it would copy them.
+const FULL_FROM: usize = 16 * 1024;
+/// Bytes of a frame besides its payload, as a rule.
+const HEAD: usize = 256;
 
 impl Outbox {
     pub(crate) fn is_empty(&self) -> bool {
@@ -122,7 +126,10 @@ impl Outbox {
     /// Moves everything to the end of `output`.
     pub(crate) fn drain_into(&mut self, output: &mut Output) {
         let tail = std::mem::take(&mut self.tail);
-        self.hint = tail.len();
+        if !tail.is_empty() {
+            // It falls slowly: a small batch between large ones says nothing.
+            self.hint = tail.len().max(self.hint - self.hint / 4);
+        }
         self.answers = 0;
         self.chunks.drain(..).for_each(|chunk| output.push(chunk));
         output.push(tail.freeze());
@@ -135,18 +142,18 @@ impl Outbox {
 
     /// A frame without a body, which only shows that we live (part 2, section 2.4.5).
     pub(crate) fn empty_frame(&mut self) {
-        self.reserve();
+        self.reserve(HEAD);
         write_empty_frame(&mut self.tail, 0);
     }
 
     pub(crate) fn sasl_frame(&mut self, body: &impl Encode) {
-        self.reserve();
+        self.reserve(HEAD);
         write_sasl_frame(&mut self.tail, body);
     }
 
     /// A frame without a payload, `max` bytes at the most.
     pub(crate) fn frame(&mut self, channel: u16, max: u32, body: &impl Encode) -> Result<(), FrameTooLarge> {
-        self.reserve();
+        self.reserve(HEAD);
         let start = self.tail.len();
         if write_frame(&mut self.tail, channel, body, 0) > max as usize {
             self.tail.truncate(start);
@@ -165,16 +172,25 @@ impl Outbox {
         head: &mut Transfer,
         payload: &mut Payload<'_>,
     ) {
-        self.reserve();
+        let copied = if payload.left() < SHARE_FROM { payload.left() } else { 0 };
+        self.reserve(HEAD + copied);
         let count = write_transfer(&mut self.tail, channel, head, payload.left(), max);
         self.payload(payload, count);
     }
 
-    /// Makes room before the first frame of a buffer, so that it does not grow step by step.
-    fn reserve(&mut self) {
-        if self.tail.is_empty() {
-            self.tail.reserve(self.hint.clamp(BUFFER_SIZES.0, BUFFER_SIZES.1));
+    /// Makes room for a frame of about so many bytes, so that a buffer does not grow step by step: that would copy what is
+    /// in it each time.
+    fn reserve(&mut self, room: usize) {
+        if self.tail.capacity() - self.tail.len() >= room {
+            return;
         }
+        let usual = if self.tail.len() >= FULL_FROM {
+            self.chunks.push(std::mem::take(&mut self.tail).freeze());
+            BUFFER_SIZES.1
+        } else {
+            self.hint.clamp(BUFFER_SIZES.0, BUFFER_SIZES.1)
+        };
+        self.tail.reserve(room.max(usual).max(self.tail.len()));
     }
 
     fn payload(&mut self, payload: &mut Payload<'_>, count: usize) {
