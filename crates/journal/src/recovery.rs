@@ -209,7 +209,11 @@ impl Recovery {
                 let flaw = Flaw::Overlap { expected: self.expected, found: first };
                 return Err(Damage { file: self.disk.location(&next.file.name), offset: 0, flaw }.into());
             }
-            Some((first, _)) if first == self.expected => self.leave_segment(),
+            Some((first, _)) if first == self.expected => {
+                // A later life wrote behind the clean stop, so that one says nothing about the end of the log any more.
+                self.stop = None;
+                self.leave_segment();
+            }
             next => {
                 // Nothing is ever written behind a clean stop, so there is nothing to search for.
                 let stopped = self.stop.is_some() && next.is_none();

@@ -235,3 +235,23 @@ fn a_flipped_bit_in_a_batch_that_fills_its_segment() {
     let flaw = Flaw::Frame { expected: Lsn(1) };
     assert_eq!(damage_of(&disk), Damage { file: "memory/00000001.seg".into(), offset: offset.into(), flaw });
 }
+
+/// What a life wrote behind the clean stop of the one before is as safe as anything else: damage to its first frame is not
+/// taken for the end that the stop announced.
+#[test]
+fn a_flipped_bit_in_the_first_frame_behind_a_clean_stop() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    commit(&mut opened, &[b"one"]);
+    opened.journal.append_clean_stop().unwrap();
+    super::flush(&mut opened).unwrap();
+    drop(opened);
+    let mut opened = open(&disk).unwrap().0;
+    let appended = commit(&mut opened, &[b"two", b"three"]);
+    drop(opened);
+    let (first, name) = (appended[0].location, replayed_files(&disk).pop().unwrap().0);
+    assert!(disk.flip_bit(&name, first.offset as usize + FRAME_HEADER, 0));
+    let damage = damage_of(&disk);
+    assert_eq!((damage.file, damage.offset), (format!("memory/{name}"), u64::from(first.offset)));
+    assert_eq!(verify(&disk).unwrap().damage.len(), 1);
+}
