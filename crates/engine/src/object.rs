@@ -270,8 +270,20 @@ impl Engine {
         }
         // What is gone may come back with a crash that takes back its removal.
         let on_disk = |id: &EventId| store.log.get(*id).map_or(*id < store.durable_next, |e| e.on_disk);
-        let persistent = self.objects.get(&object).is_some_and(|o| o.settings.persistent);
-        let durable = persistent && finished.iter().any(on_disk);
+        let Some(state) = self.objects.get(&object) else { return };
+        let (persistent, before) = (state.settings.persistent, state.low);
+        // What expired is passed without being finished, and is on disk until it is removed.
+        let passes_some = || {
+            let mut at = before;
+            while let Some(entry) = store.log.first_from(at).filter(|entry| entry.event.id < low) {
+                if entry.on_disk {
+                    return true;
+                }
+                at = entry.event.id + 1;
+            }
+            false
+        };
+        let durable = persistent && (finished.iter().any(on_disk) || passes_some());
         self.record(Record::ObjectMoved { object, low, done }, durable);
         self.list_need(key);
     }
