@@ -237,7 +237,7 @@ impl Engine {
         drain: bool,
     ) -> Result<Option<Response>, Refusal> {
         let key = self.join_key(name)?;
-        if drain {
+        if drain && !self.stands_by(key) {
             self.drain_join(key, reply)?;
             return Ok(None);
         }
@@ -245,9 +245,14 @@ impl Engine {
         Ok(Some(Response::JoinDeleted { name: name.to_owned(), not_forwarded }))
     }
 
+    /// Whether a join leaves everything to its primary now (ORD-3).
+    fn stands_by(&self, key: JoinKey) -> bool {
+        self.joins.get(&key).is_some_and(|join| join.stop == Some(crate::join::Stop::Standby))
+    }
+
     /// Source events, or arrivals, that the join has not forwarded and would.
     pub(crate) fn join_backlog(&self, key: JoinKey) -> u64 {
-        let Some(join) = self.joins.get(&key) else { return 0 };
+        let Some(join) = self.joins.get(&key).filter(|_| !self.stands_by(key)) else { return 0 };
         let Some(store) = self.store(join.source) else { return 0 };
         let count = if join.settings.archive {
             let ahead = store.arrivals.iter().filter(|arrival| arrival.number > join.passed);

@@ -373,6 +373,18 @@ fn a_standby_takes_over_where_its_primary_stopped() {
          wait 10000
          view s->d state=standby",
     );
+    // Drained and deleted while its primary runs: it has nothing of its own to forward.
+    check(
+        "channel a
+         queue d
+         join a->d name=a->d filter=\"k = 1\"
+         publish a 1{k=1} 2{k=2}
+         join a->d name=s->d via=other role=standby standby_for=a->d start=oldest
+         delete s->d drain
+         stored d = 1
+         publish a 3{k=1}
+         stored d = 1 3",
+    );
     // Made while its primary is behind: it begins there and not at the newest event, so that the order holds.
     check(
         "channel a
