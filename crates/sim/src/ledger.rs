@@ -153,6 +153,9 @@ pub struct Ledger {
     pub parallel: BTreeMap<(StoreKey, String), u32>,
     /// Dead letters that were ever recorded: destination, event, named object.
     pub dead: BTreeSet<(String, EventId, Option<String>)>,
+    /// A number of a body was given to another message, so that the records do not make sense without the checkpoints
+    /// between them.
+    pub reused: bool,
     /// Steps applied.
     pub steps: u64,
 }
@@ -271,8 +274,11 @@ impl Ledger {
                 // then, if a start did not see that it had been given.
                 let before = self.bodies.insert(*id, number);
                 let mut events = self.stores.values().flat_map(|store| store.events.values());
-                if before.is_some_and(|before| before != number) && events.any(|e| e.stored.body == *id) {
-                    return Err(format!("body {} is now message {number}", id.0));
+                if before.is_some_and(|before| before != number) {
+                    if events.any(|e| e.stored.body == *id) {
+                        return Err(format!("body {} is now message {number}", id.0));
+                    }
+                    self.reused = true;
                 }
             }
             Record::Stored { store, event } => self.apply_stored(*store, event)?,

@@ -2,6 +2,7 @@
 //! back is compared with what was written.
 
 use crate::broker::{Broker, Start};
+use crate::check::damage::Known;
 use crate::check::{Violation, damage, recovery};
 use crate::ledger::Ledger;
 use crate::world::World;
@@ -194,15 +195,10 @@ impl World {
         }
         self.after_turn()?;
         let durable = self.durable().max(durable);
-        self.tally.damages += u64::from(damage::check(
-            &self.disk,
-            &self.config,
-            &self.written,
-            durable,
-            &self.checkpoints,
-            self.now,
-            &mut self.random,
-        )?);
+        let (written, checkpoints, reused) = (&self.written, &self.checkpoints, self.ledger.reused);
+        let known = Known { written, durable, reused, checkpoints };
+        let found = damage::check(&self.disk, &self.config, known, self.now, &mut self.random)?;
+        self.tally.damages += u64::from(found);
         Ok(())
     }
 
@@ -213,6 +209,6 @@ impl World {
     pub fn compare(&mut self) -> Result<(), Violation> {
         let now = Now { wall: self.latest.wall, mono: self.now.mono };
         let Some(broker) = &mut self.broker else { return Ok(()) };
-        recovery::check_replay(broker, &self.config.settings, &self.written, now)
+        recovery::check_replay(broker, &self.config.settings, &self.written, self.ledger.reused, now)
     }
 }

@@ -277,5 +277,5 @@ fn short(record: &postroad_record::Record) -> String {
         postroad_record::Record::Body { id, bytes, .. } => format!("Body {} ({} bytes)", id.0, bytes.len()),
         other => format!("{other:?}"),
     };
-    text.chars().take(220).collect()
+    text.chars().take(900).collect()
 }

@@ -9,6 +9,19 @@ use postroad_journal::{Disk, Error, MemDisk};
 use postroad_shell::OpenError;
 use std::collections::BTreeMap;
 
+/// What is known of a folder.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The steps that may be in it.
+    pub written: &'a [Vec<u8>],
+    /// How many of them are durable.
+    pub durable: u64,
+    /// Numbers of bodies were given again.
+    pub reused: bool,
+    /// Checkpoints that may be in it, with the steps before them.
+    pub checkpoints: &'a BTreeMap<u64, u64>,
+}
+
 /// Flips one bit somewhere in a copy of the folder and reads the copy. Says whether the damage was reported.
 ///
 /// # Errors
@@ -16,9 +29,7 @@ use std::collections::BTreeMap;
 pub fn check(
     disk: &MemDisk,
     config: &Config,
-    written: &[Vec<u8>],
-    durable: u64,
-    checkpoints: &BTreeMap<u64, u64>,
+    known: Known<'_>,
     now: Now,
     random: &mut Random,
 ) -> Result<bool, Violation> {
@@ -36,11 +47,14 @@ pub fn check(
         Ok((mut broker, start)) => {
             let after =
                 |violation: Violation| Violation::new("damage", format!("after {place}: {}", violation.text));
+            let Known { written, durable, reused, checkpoints } = known;
             let steps = check_start(written, durable, checkpoints, &start.frames).map_err(after)?;
             if has_unreadable(&broker) {
                 return Ok(true);
             }
-            check_replay(&mut broker, &config.settings, &written[..steps], now).map_err(after).map(|()| false)
+            check_replay(&mut broker, &config.settings, &written[..steps], reused, now)
+                .map_err(after)
+                .map(|()| false)
         }
         Err(StartError::Open(OpenError::Journal(Error::Damage(_) | Error::NewerFormat { .. }))) => Ok(true),
         Err(error) => Err(Violation::new("damage", format!("{place} is reported as: {error}"))),
