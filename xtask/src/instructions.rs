@@ -16,7 +16,6 @@ use crate::run;
 use crate::workspace::{Workspace, read_toml};
 
 /// As a release, but steadier.
-const PROFILE: &str = "instructions";
 
 /// Units of work of the two runs of each path: whole batches, and whole messages of the fan-out.
 const COUNTS: [u32; 2] = [3_200, 9_600];
@@ -86,9 +85,9 @@ fn build(workspace: &Workspace) -> Result<PathBuf, String> {
         );
     }
     let mut build = Command::new("cargo");
-    build.args(["build", "--profile", PROFILE, "--package", "postroad-bench", "--bin", "postroad-hot-paths"]);
+    build.args(["build", "--release", "--package", "postroad-bench", "--bin", "postroad-hot-paths"]);
     run::must(build.args(["--locked", "--quiet"]).current_dir(workspace.root()))?;
-    Ok(workspace.cargo_target().join(PROFILE).join("postroad-hot-paths"))
+    Ok(workspace.cargo_target().join("release").join("postroad-hot-paths"))
 }
 
 fn list(program: &Path) -> Result<Vec<HotPath>, String> {
