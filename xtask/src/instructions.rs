@@ -15,8 +15,6 @@ use crate::report::Report;
 use crate::run;
 use crate::workspace::{Workspace, read_toml};
 
-/// As a release, but steadier.
-
 /// Units of work of the two runs of each path: whole batches, and whole messages of the fan-out.
 const COUNTS: [u32; 2] = [3_200, 9_600];
 
