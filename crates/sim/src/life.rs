@@ -11,6 +11,9 @@ use postroad_journal::{MemDisk, Stop};
 use postroad_shell::{ConnIds, Use};
 use std::collections::BTreeMap;
 
+/// Bits that are flipped at a time, each in a copy of its own.
+const FLIPS: u32 = 5;
+
 /// A data folder that is not in use, and what is known of it.
 #[derive(Debug)]
 pub struct Folder {
@@ -197,8 +200,10 @@ impl World {
         let durable = self.durable().max(durable);
         let (written, checkpoints, reused) = (&self.written, &self.checkpoints, self.ledger.reused);
         let known = Known { written, durable, reused, checkpoints };
-        let found = damage::check(&self.disk, &self.config, known, self.now, &mut self.random)?;
-        self.tally.damages += u64::from(found);
+        for _ in 0..FLIPS {
+            let found = damage::check(&self.disk, &self.config, known, self.now, &mut self.random)?;
+            self.tally.damages += u64::from(found);
+        }
         Ok(())
     }
 
