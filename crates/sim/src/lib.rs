@@ -4,10 +4,13 @@
 //! **What it knows.** How the server's core drives the parts, what the specification promises, and a naive model of the
 //! durable state. **What it must never know.** How the engine decides; the checkers share with it the records' types only.
 //!
-//! - `world` puts it together and turns; `broker` is one life of the broker, `line` a connection, `client` a client;
+//! - `world` puts it together and turns; `life` starts, stops, kills and copies, `lines` carries bytes and listens; `broker`
+//!   is one life of the broker around the shell that the server has too, `line` a connection, `client` a client;
 //! - `messages` are compared to the byte; `ledger` is the naive model of the records, `shadow` what clients know;
 //! - `catalogue`, `workload`, `faults` are what happens, `healing` the end without faults; `check` has a file for each
 //!   promise; `run` is a run from a seed.
+//!
+//! Beside the engine runs a twin whose hash tables get other seeds again and again: both must give the same.
 //!
 //! A run has two phases: chaos, in which everything may happen and safety is checked at every step; and healing, in which
 //! nothing disturbs and everything that can be delivered must be.
