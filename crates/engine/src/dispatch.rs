@@ -17,6 +17,8 @@ use std::cmp::Reverse;
 
 /// Deliveries that one task of dispatch makes at most before others have a turn (DESIGN 7.5).
 const DELIVERIES_PER_TASK: usize = 256;
+/// Deliverable messages from which on producers wait while consumers do.
+const BEHIND_FROM: u64 = 4_096;
 /// Messages that one task of dispatch tries against selectors at most.
 const TRIES_PER_TASK: usize = 2_000;
 
@@ -56,6 +58,18 @@ impl From {
     }
 }
 
+/// How far a task of dispatch came.
+enum Done {
+    /// Nothing more can be delivered now.
+    All,
+    /// There is more, for its next turn.
+    Part,
+    /// The next message must be read first.
+    Reading,
+    /// Selective consumers are to be asked about more messages.
+    Searching,
+}
+
 /// What a look for the next delivery brought.
 enum Found {
     /// A message and its consumer.
@@ -77,27 +91,47 @@ struct Choice {
 impl Engine {
     /// Delivers what can be delivered from a queue; whether there is more to do.
     pub(crate) fn dispatch_queue(&mut self, key: StoreKey) -> bool {
+        let done = self.dispatch_some(key);
+        let behind = matches!(done, Done::Part | Done::Reading);
+        if let Some(queue) = self.store_mut(key).and_then(Store::queue_mut)
+            && std::mem::replace(&mut queue.behind, behind)
+            && !behind
+        {
+            self.schedule(Task::Release(key));
+        }
+        matches!(done, Done::Part | Done::Searching)
+    }
+
+    fn dispatch_some(&mut self, key: StoreKey) -> Done {
         let mut tries = TRIES_PER_TASK;
         for _ in 0..DELIVERIES_PER_TASK {
             match self.choose(key, &mut tries) {
                 Found::Choice(choice) => {
                     if !self.take_choice(key, &choice) {
-                        return false;
+                        return Done::Reading;
                     }
                 }
                 Found::Unread(event) => {
                     if !self.is_at_hand(key, event, Task::Dispatch(key)) {
-                        return false;
+                        return Done::All;
                     }
                 }
-                Found::Nothing if tries == 0 => return true,
+                Found::Nothing if tries == 0 => return Done::Searching,
                 Found::Nothing => {
                     self.finish_drains(key);
-                    return false;
+                    return Done::All;
                 }
             }
         }
-        true
+        Done::Part
+    }
+
+    /// Whether consumers of a queue wait for more than a while because the broker does not come after with what is there:
+    /// then its producers wait, or they would fill the disk with what could go to somebody at once. Where consumers are
+    /// slow, or there are none, they do not.
+    pub(crate) fn is_behind(&self, key: StoreKey) -> bool {
+        let queue = self.store(key).and_then(Store::queue);
+        queue.is_some_and(|queue| queue.behind && queue.ready.len() > BEHIND_FROM)
     }
 
     /// Delivers a message that was chosen, or does what is to be done with it instead; false if it must be read first.

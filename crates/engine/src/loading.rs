@@ -12,12 +12,15 @@ use postroad_record::FramePlace;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Messages of one store that are asked for together at most: what is read next is most likely what lies behind.
-const AHEAD: usize = 32;
+/// Messages of one store that are asked for together at most: what is read next is most likely what lies behind. A reading
+/// is answered in a later turn, so these are what a consumer of a backlog gets in a turn.
+const AHEAD: usize = 1_024;
 /// Bytes of them at most.
-const AHEAD_BYTES: u64 = 256 * 1024;
+const AHEAD_BYTES: u64 = 2 * 1024 * 1024;
 /// Bytes that are under way at most; what else is wanted waits.
 const UNDER_WAY_BYTES: u64 = 8 * 1024 * 1024;
+/// Messages that one page of a browse waits for at most, and their bytes.
+const PAGE_WAITS: (usize, u64) = (64, 256 * 1024);
 
 /// What is asked for, and who waits for it.
 #[derive(Debug, Default)]
@@ -214,7 +217,8 @@ impl Engine {
     pub(crate) fn is_page_over(&self, body: BodyId) -> bool {
         let missed = self.loading.missed.borrow();
         let bytes = || missed.iter().map(|&body| self.bodies.size(body)).sum::<u64>();
-        self.is_away(body) && (self.loading.retrying || missed.len() >= AHEAD || bytes() >= AHEAD_BYTES)
+        self.is_away(body)
+            && (self.loading.retrying || missed.len() >= PAGE_WAITS.0 || bytes() >= PAGE_WAITS.1)
     }
 
     /// Carries out an operator's request, and answers it unless it is answered later.

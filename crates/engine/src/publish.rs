@@ -195,7 +195,7 @@ impl Engine {
     /// Gives a producer credit again, once what it sent is safe: that is the back-pressure.
     pub(crate) fn replenish(&mut self, key: ProducerKey, after: Step) {
         let store = self.producers.get(key).and_then(|producer| producer.store);
-        if store.is_some_and(|store| self.is_backpressured(store)) {
+        if store.is_some_and(|store| self.is_backpressured(store) || self.is_behind(store)) {
             return;
         }
         let short = self.bodies.resident() > self.settings.memory;

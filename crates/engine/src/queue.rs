@@ -31,6 +31,8 @@ pub(crate) struct Queue {
     pub ready: Ready,
     /// Messages that wait for a redelivery delay, by monotonic due time in milliseconds.
     pub delayed: BTreeSet<(u64, EventId)>,
+    /// Consumers have window, and the broker has not sent them what is there.
+    pub behind: bool,
     /// Messages with consumers.
     pub delivered: u64,
     /// Messages that could not be dead-lettered.
@@ -56,6 +58,7 @@ impl Queue {
             levels: [0; PRIORITIES],
             ready: Ready::default(),
             delayed: BTreeSet::new(),
+            behind: false,
             delivered: 0,
             blocked: BTreeSet::new(),
             refusals: false,

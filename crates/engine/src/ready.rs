@@ -29,6 +29,12 @@ impl Ready {
         self.len == 0
     }
 
+    /// How many ids are deliverable.
+    #[must_use]
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
     /// Makes an id deliverable.
     pub(crate) fn insert(&mut self, priority: u8, id: EventId) {
         self.len += u64::from(self.levels[level(priority)].insert(id));

@@ -1,8 +1,10 @@
 //! What is not in memory: messages and pages of events that lie in the journal or cold, and come when they are needed.
 
+use super::Draft;
 use super::broker::Broker;
 use super::script::{check, check_with, continue_with};
-use crate::{Command, Loaded};
+use crate::{Command, Loaded, ProducerTarget};
+use postroad_model::address::Address;
 use postroad_model::settings::BrokerSettings;
 use std::collections::BTreeSet;
 
@@ -111,4 +113,22 @@ fn stragglers_are_written_again_so_that_their_segment_is_free() {
          consume A q
          view q depth=220",
     );
+}
+
+#[test]
+fn producers_wait_while_consumers_wait_for_what_is_read() {
+    let mut broker = uncached();
+    continue_with(&mut broker, "queue q\n publish q 1..5000 by=other");
+    broker.slow = true;
+    continue_with(&mut broker, "consume A q credit=9000\n got A =");
+    let target = ProducerTarget::Address(Address::parse("q", None).unwrap());
+    let producer = broker.producer("P", target).unwrap();
+    let before = broker.producers[&producer].credit;
+    for n in 0..1_500 {
+        broker.publish(&producer, Draft::new(&n.to_string()).incoming());
+    }
+    assert_eq!(broker.producers[&producer].credit, before, "it was given more while consumers starve");
+    broker.slow = false;
+    broker.run();
+    assert!(broker.producers[&producer].credit > before, "the consumer has all that it takes");
 }
