@@ -20,6 +20,8 @@ pub(crate) const KIND_CHECKPOINT_BEGIN: u8 = 3;
 const ROOM_WHEN_FULL: u64 = 64 * 1024;
 /// A segment is sparse when it is so many times as large as what is still needed of it.
 const SPARSE: u64 = 3;
+/// So many sparse segments are left as they are.
+const FEW: u64 = 4;
 
 /// Frames from the engine's hands to the disk's.
 #[derive(Debug)]
@@ -211,9 +213,19 @@ impl Log {
         }
     }
 
-    /// Segments before the last complete checkpoint of which the messages that are still held take only a small part.
+    /// Segments before the last complete checkpoint of which the messages that are still held take only a small part. None
+    /// where the segments together are not much larger than what is held in them: else an idle broker could go on moving
+    /// what it has just moved.
     pub(crate) fn sparse(&self, used: &BTreeMap<u64, SegmentUse>) -> BTreeSet<u64> {
         let Some(start) = self.journal.recovery_start() else { return BTreeSet::new() };
+        let before = || used.range(..start.0).map(|(_, used)| used);
+        let (segments, held) = (before().count() as u64, before().map(|used| used.bytes).sum::<u64>());
+        let size = self.journal.segment_size();
+        if segments.saturating_mul(size)
+            <= held.saturating_mul(SPARSE).saturating_add(size.saturating_mul(FEW))
+        {
+            return BTreeSet::new();
+        }
         let sparse = |segment: &SegmentInfo| {
             let bytes = used.get(&segment.number.0).map_or(0, |used| used.bytes);
             segment.number < start && bytes > 0 && bytes.saturating_mul(SPARSE) < segment.size
