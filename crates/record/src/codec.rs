@@ -2,6 +2,7 @@
 
 use crate::Record;
 use crate::columns::put_number;
+use bytes::Bytes;
 use postroad_model::id::BodyId;
 use serde::Deserialize;
 
@@ -75,17 +76,14 @@ pub fn append(record: &Record, step: &mut Vec<u8>) {
 /// [`DecodeError`] at the first record that can't be read.
 pub fn decode_step(payload: &[u8]) -> Result<Vec<Record>, DecodeError> {
     let mut records = Vec::new();
-    let mut rest = payload;
-    while !rest.is_empty() {
-        let offset = payload.len() - rest.len();
-        let (record, after) = postcard::take_from_bytes(rest).map_err(|source| DecodeError {
-            index: records.len(),
-            offset,
-            source,
-        })?;
-        records.push(record);
-        rest = after;
-    }
+    read_step(payload, &mut |item| {
+        records.push(match item {
+            Item::Body(BodyRef { id, annotations, bytes }, _) => {
+                Record::Body { id, annotations, bytes: Bytes::copy_from_slice(bytes) }
+            }
+            Item::Record(record) => record,
+        });
+    })?;
     Ok(records)
 }
 

@@ -16,7 +16,7 @@ pub struct Setup {
     pub broker: BrokerSettings,
     /// Sizes of the journal.
     pub journal: Options,
-    /// A checkpoint is written after so many bytes, or twice the state if that is more.
+    /// A checkpoint is written after so many bytes, or eight times the last one if that is more; earlier where it frees much.
     pub checkpoint_every: u64,
     /// Fresh randomness of this start: a new journal takes it as its id, and identities of stores are drawn from it.
     pub seed: [u8; 16],
