@@ -112,6 +112,23 @@ pub struct ConsumerSpec {
     pub priority: i32,
 }
 
+impl ConsumerSpec {
+    /// A consumer of `source` that takes every message and settles it, at priority 0.
+    pub fn new(source: ConsumerSource) -> Self {
+        Self {
+            source,
+            selector: None,
+            no_local: false,
+            browse: false,
+            presettled: false,
+            durable: None,
+            expiry: Expiry::default(),
+            start: None,
+            priority: 0,
+        }
+    }
+}
+
 /// The outcome of a delivery, as its consumer says (AK-2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {

@@ -140,17 +140,7 @@ impl Bench {
 
     fn consumer(&mut self, address: &str) -> Consumer {
         let link = self.link();
-        let spec = ConsumerSpec {
-            source: ConsumerSource::Address(parse(address)),
-            selector: None,
-            no_local: false,
-            browse: false,
-            presettled: false,
-            durable: None,
-            expiry: postroad_engine::Expiry::default(),
-            start: None,
-            priority: 0,
-        };
+        let spec = ConsumerSpec::new(ConsumerSource::Address(parse(address)));
         self.engine.handle(NOW, Command::OpenConsumer { conn: CONN, link, spec: Box::new(spec) });
         self.work();
         let opened = self.out.effects.iter().find_map(|(_, effect)| match effect {

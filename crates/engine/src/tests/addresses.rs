@@ -3,7 +3,7 @@
 use super::Draft;
 use super::broker::Broker;
 use super::script::{check, check_with};
-use crate::{ConsumerSource, ConsumerSpec, Expiry, ProducerTarget};
+use crate::{ConsumerSource, ConsumerSpec, ProducerTarget};
 use postroad_model::address::Address;
 use postroad_model::settings::BrokerSettings;
 use postroad_testkit::proves;
@@ -19,17 +19,7 @@ fn making() -> BrokerSettings {
 }
 
 fn reading(address: Address) -> ConsumerSpec {
-    ConsumerSpec {
-        source: ConsumerSource::Address(address),
-        selector: None,
-        no_local: false,
-        browse: false,
-        presettled: false,
-        durable: None,
-        expiry: Expiry::default(),
-        start: None,
-        priority: 0,
-    }
+    ConsumerSpec::new(ConsumerSource::Address(address))
 }
 
 #[test]

@@ -32,17 +32,7 @@ fn publish(broker: &mut Broker, producer: &str, name: &str, ttl_ms: Option<u32>)
 }
 
 fn consume(broker: &mut Broker, name: &str) {
-    let spec = ConsumerSpec {
-        source: ConsumerSource::Address(address()),
-        selector: None,
-        no_local: false,
-        browse: false,
-        presettled: false,
-        durable: None,
-        expiry: crate::Expiry::default(),
-        start: None,
-        priority: 0,
-    };
+    let spec = ConsumerSpec::new(ConsumerSource::Address(address()));
     broker.consume(name, name, spec, 100).unwrap();
     broker.run();
 }

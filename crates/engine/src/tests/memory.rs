@@ -37,17 +37,7 @@ fn producers_get_no_credit_while_too_much_is_held() {
     let late = broker.producer("late", target()).unwrap();
     assert_eq!(broker.producers[&late].credit, 0);
 
-    let spec = ConsumerSpec {
-        source: ConsumerSource::Address(Address::parse("q", None).unwrap()),
-        selector: None,
-        no_local: false,
-        browse: false,
-        presettled: false,
-        durable: None,
-        expiry: crate::Expiry::default(),
-        start: None,
-        priority: 0,
-    };
+    let spec = ConsumerSpec::new(ConsumerSource::Address(Address::parse("q", None).unwrap()));
     broker.consume("C", "C", spec, 1_500).unwrap();
     broker.settle("C", 0, taken as u64, Settlement::Accepted);
     broker.run();

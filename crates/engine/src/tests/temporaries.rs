@@ -7,30 +7,16 @@ use crate::{ConnId, Lifetime, LinkNo, ProducerTarget};
 use postroad_model::address::Address;
 use postroad_testkit::proves;
 
-fn spec(source: ConsumerSource) -> ConsumerSpec {
-    ConsumerSpec {
-        source,
-        selector: None,
-        no_local: false,
-        browse: false,
-        presettled: false,
-        durable: None,
-        expiry: crate::Expiry::default(),
-        start: None,
-        priority: 0,
-    }
-}
-
 /// A consumer `A` of client `a` on a temporary queue of its own; the queue's address.
 fn made_by_consumer(broker: &mut Broker, lifetime: Lifetime) -> String {
-    broker.consume("A", "a", spec(ConsumerSource::Temporary(lifetime)), 0).unwrap();
+    broker.consume("A", "a", ConsumerSpec::new(ConsumerSource::Temporary(lifetime)), 0).unwrap();
     broker.consumers["A"].resolved.as_ref().unwrap().address.clone()
 }
 
 /// Another consumer, on an address.
 fn consume(broker: &mut Broker, name: &str, client: &str, address: &str) -> bool {
     let source = ConsumerSource::Address(Address::parse(address, None).unwrap());
-    broker.consume(name, client, spec(source), 100).is_ok()
+    broker.consume(name, client, ConsumerSpec::new(source), 100).is_ok()
 }
 
 /// Sends to an address over an anonymous producer; whether it was accepted.

@@ -418,15 +418,10 @@ fn subscriptions_are_found_by_their_owner() {
     let client = Client { id: "cid/1".into(), user: "u".into(), address: "test".into(), sole: false };
     api.backend.perform(Command::Connect { conn, client });
     let spec = Box::new(postroad_engine::ConsumerSpec {
-        source: postroad_engine::ConsumerSource::Address(Address::parse("channel://c", None).unwrap()),
-        selector: None,
-        no_local: false,
-        browse: false,
-        presettled: false,
         durable: Some("S".into()),
-        expiry: postroad_engine::Expiry::default(),
-        start: None,
-        priority: 0,
+        ..postroad_engine::ConsumerSpec::new(postroad_engine::ConsumerSource::Address(
+            Address::parse("channel://c", None).unwrap(),
+        ))
     });
     api.backend.perform(Command::OpenConsumer { conn, link, spec });
     assert_eq!(names(&api.must("GET /subscriptions", Value::Null)), ["S"]);
