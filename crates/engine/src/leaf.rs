@@ -143,6 +143,11 @@ impl<P: Freeze + Default> Pages<P> {
         Some(self.pages[at].1.look(&self.hot))
     }
 
+    /// The page with this number, hot or cold.
+    pub(crate) fn leaf(&self, number: u64) -> Option<&Leaf<P>> {
+        Some(&self.pages[self.find(number).ok()?].1)
+    }
+
     /// The page with this number, if it is hot.
     pub(crate) fn look_hot(&self, number: u64) -> Option<&P> {
         let at = self.find(number).ok()?;

@@ -56,6 +56,7 @@ mod store;
 mod stragglers;
 mod survey;
 mod taker;
+mod tally;
 mod temporary;
 #[cfg(test)]
 mod tests;

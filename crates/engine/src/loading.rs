@@ -58,12 +58,17 @@ impl Engine {
     /// Whether the message of an event can be looked at now. If not, it is asked for with what lies behind it, and `task`
     /// has its turn when it is there. A message that can't be had counts as there: it is in nobody's way.
     pub(crate) fn is_at_hand(&mut self, key: StoreKey, id: EventId, task: Task) -> bool {
+        self.is_at_hand_up_to(key, id, EventId::MAX, task)
+    }
+
+    /// As [`Self::is_at_hand`], for work that looks at no event behind `last`.
+    pub(crate) fn is_at_hand_up_to(&mut self, key: StoreKey, id: EventId, last: EventId, task: Task) -> bool {
         let Some(entry) = self.store(key).and_then(|store| store.log.get(id)) else { return true };
         let body = entry.event.body;
         if !self.is_away(body) {
             return true;
         }
-        self.ask_ahead(key, id);
+        self.ask_ahead(key, id, last);
         self.wait_for(body, task);
         false
     }
@@ -109,11 +114,11 @@ impl Engine {
     }
 
     /// Asks for the messages of a store from an event on, as far as they are not in memory.
-    fn ask_ahead(&mut self, key: StoreKey, id: EventId) {
+    fn ask_ahead(&mut self, key: StoreKey, id: EventId, last: EventId) {
         let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return };
         let (mut at, mut bytes) = (id, 0);
         for _ in 0..AHEAD {
-            let Some(entry) = store.log.first_from(at) else { break };
+            let Some(entry) = store.log.first_from(at).filter(|entry| entry.event.id <= last) else { break };
             let body = entry.event.body;
             at = entry.event.id + 1;
             if matches!(self.bodies.sight(body), Sight::Away) {

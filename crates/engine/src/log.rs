@@ -157,6 +157,11 @@ impl EventLog {
         self.pages.leaves(0).map(|(_, leaf)| leaf)
     }
 
+    /// How many events there are in a page.
+    pub(crate) fn live_in(&self, page: u64) -> u32 {
+        self.pages.leaf(page).map_or(0, |leaf| leaf.peek(|page| page.live))
+    }
+
     /// Cools pages that nobody uses.
     pub(crate) fn cool(&mut self) {
         self.pages.cool();

@@ -6,6 +6,7 @@ use crate::effect::{Effect, Step};
 use crate::engine::{Engine, Task};
 use crate::ranges::push_id;
 use crate::reader::{Owed, Position, ReaderKey, Who};
+use crate::tally::Tally;
 use postroad_model::id::{EventId, ObjectKey, StoreKey};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_model::settings::{AckPolicy, NamedObjectSettings, Start};
@@ -49,6 +50,8 @@ pub(crate) struct Object {
     pub dead_lettered: u64,
     /// Deliveries sent again since the start.
     pub redelivered: u64,
+    /// What it owes of pages that it has not come to, as far as that was counted.
+    pub tally: Tally,
 }
 
 /// What makes a named object one of a kind (NO-7): native names are unique on a channel, a client's in the client.
@@ -103,6 +106,7 @@ impl Object {
             unused_since: None,
             dead_lettered: 0,
             redelivered: 0,
+            tally: Tally::new(),
         }
     }
 

@@ -45,6 +45,12 @@ impl RangeSet {
         self.ranges.range(..=id).next_back().filter(|&(_, &end)| end >= id).map(|(_, &end)| end)
     }
 
+    /// Whether any id from `first` to `last` is in the set.
+    #[must_use]
+    pub(crate) fn touches(&self, first: EventId, last: EventId) -> bool {
+        self.ranges.range(..=last).next_back().is_some_and(|(_, &end)| end >= first)
+    }
+
     /// Removes every id below `low`.
     pub(crate) fn trim_below(&mut self, low: EventId) {
         while let Some((&start, &end)) = self.ranges.first_key_value() {
@@ -123,6 +129,7 @@ mod tests {
             model.retain(|&id| id >= low);
             for id in 0..220 {
                 prop_assert_eq!(set.contains(id), model.contains(&id));
+                prop_assert_eq!(set.touches(id, id + 3), model.range(id..=id + 3).next().is_some());
             }
             let ranges: Vec<_> = set.iter().collect();
             prop_assert!(ranges.windows(2).all(|w| w[0].1 + 1 < w[1].0), "ranges touch: {:?}", ranges);

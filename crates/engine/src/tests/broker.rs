@@ -100,6 +100,8 @@ pub(super) struct Broker {
     /// What is asked of the journal is not answered.
     pub slow: bool,
     pub loads: Vec<Wanted>,
+    /// Messages that were read back so far.
+    pub reads: usize,
 }
 
 impl Broker {
@@ -137,6 +139,7 @@ impl Broker {
             damaged: None,
             slow: false,
             loads: Vec::new(),
+            reads: 0,
         };
         broker.start(false);
         broker
@@ -224,6 +227,7 @@ impl Broker {
                 return;
             }
             let wanted = std::mem::take(&mut self.loads);
+            self.reads += wanted.len();
             let loaded = wanted.into_iter().map(|wanted| self.read(wanted)).collect();
             self.engine.handle(self.now, Command::Loaded { loaded });
         }

@@ -3,9 +3,11 @@
 use super::Draft;
 use super::broker::Broker;
 use super::script::{check, check_with, continue_with};
+use crate::admin::{Request, Response};
 use crate::{Command, Loaded, ProducerTarget};
 use postroad_model::address::Address;
 use postroad_model::settings::BrokerSettings;
+use postroad_testkit::proves;
 use std::collections::BTreeSet;
 
 /// A broker that keeps nothing in memory that is on disk.
@@ -131,4 +133,38 @@ fn producers_wait_while_consumers_wait_for_what_is_read() {
     broker.slow = false;
     broker.run();
     assert!(broker.producers[&producer].credit > before, "the consumer has all that it takes");
+}
+
+#[test]
+fn what_an_object_owes_is_exact_also_where_its_messages_must_be_read() {
+    let mut broker = uncached();
+    continue_with(
+        &mut broker,
+        "channel c
+         publish c 1..1000{k=1} 1001..2000{k=2} 2001..3000{k=1} 3001..3100{k=2}
+         object c::o start_event_id=0 selector=\"k = 2\"",
+    );
+    assert!(broker.reads > 3_000, "its creation was answered with what it owes: {}", broker.reads);
+    // It stands at 1,001, the first one that it wants. What was counted of whole pages is known: 1,001 to 1,023 and 3,072
+    // to 3,100 lie in others.
+    assert_eq!(look(&mut broker), (1_100, 23 + 29));
+    // In these pages something is missing now: they are counted once more.
+    continue_with(&mut broker, "purge c 1500..1500 \n purge c 2600..2600");
+    assert_eq!(look(&mut broker), (1_099, 23 + 29 + 2 * 511));
+    assert_eq!(look(&mut broker), (1_099, 23 + 29));
+    continue_with(&mut broker, "consume A c::o credit=200 \n got A = 1001..1200 \n ack A ..1200 \n cut A");
+    assert_eq!(look(&mut broker).0, 899);
+    continue_with(&mut broker, "publish c 3101..3700{k=2}");
+    assert_eq!(look(&mut broker).0, 1_499);
+    continue_with(&mut broker, "purge c::o 2000..3050");
+    assert_eq!(look(&mut broker).0, 1_448);
+    proves("SH-10");
+}
+
+/// The backlog of the object, and how many messages were read to count it.
+fn look(broker: &mut Broker) -> (u64, usize) {
+    let before = broker.reads;
+    let request = Request::ShowObject { channel: "c".into(), owner: None, name: "o".into() };
+    let Ok(Response::Object(view)) = broker.ask(request) else { panic!("no object") };
+    (view.backlog, broker.reads - before)
 }
