@@ -85,6 +85,51 @@ def test_evidence_does_not_expire(broker):
     proves("DLQ-4")
 
 
+def reject_one(broker):
+    broker.queues("q")
+    client = broker.connect()
+    client.sender("q").send("x", properties={"mine": 1, "postroad_dl_reason": "forged"})
+    client.receiver("q").receive().reject("app:broken", "cannot be read")
+    eventually(lambda: broker.depth("DLQ", "queues"), 1)
+    return client
+
+
+def test_dead_letters_are_selected_by_their_header(broker):
+    client = reject_one(broker)
+    for selector, found in (
+        ("postroad_dl_reason = 'REJECTED' AND postroad_dl_dest = 'q' AND postroad_dl_event_id = 1", ["x"]),
+        ("postroad_dl_reason = 'forged'", []),
+        ("postroad_dl_named_object IS NULL AND postroad_dl_count BETWEEN 1 AND 1 AND mine = 1", ["x"]),
+        ("postroad_dl_time > 1000000000000 AND postroad_dl_text LIKE '%cannot be read%'", ["x"]),
+    ):
+        receiver = client.receiver("DLQ", browse=True, selector=selector)
+        assert [m.body for m in receiver.drain()] == found, selector
+    letter = client.receiver("DLQ", browse=True).drain()[0]
+    assert letter.properties == {"mine": 1, "postroad_dl_reason": "forged"}, "the message is as it was sent"
+    assert not any(str(key).startswith("x-opt-ORIG") for key in letter.annotations)
+
+
+def test_dead_letters_may_show_their_header_as_properties(make_broker):
+    broker = make_broker(broker='dlq_expose_properties = true\ndlq_compat = "artemis"')
+    client = reject_one(broker)
+    letter = client.receiver("DLQ", browse=True).drain()[0]
+    assert (letter.body, letter.properties["mine"]) == ("x", 1)
+    shown = {key: letter.properties["postroad_dl_" + key] for key in ("reason", "dest", "event_id", "by", "count", "code")}
+    assert shown == {"reason": "REJECTED", "dest": "q", "event_id": 1, "by": "A", "count": 1, "code": 0}
+    assert letter.annotations["x-opt-ORIG-ADDRESS"] == "q" and letter.annotations["x-opt-ORIG-QUEUE"] == "q"
+    assert str(letter.annotations["x-opt-postroad-dl-reason"]) == "REJECTED"
+
+    broker.channels("c", retention="interest")
+    broker.object("c", "d")
+    client.sender("c", capability="topic").send_all([1])
+    client.receiver("c::d").receive().reject()
+    eventually(lambda: broker.depth("DLQ", "queues"), 2)
+    letter = client.receiver("DLQ", browse=True, selector="postroad_dl_named_object = 'd'").drain()[0]
+    assert letter.annotations["x-opt-ORIG-ADDRESS"] == "c" and letter.annotations["x-opt-ORIG-QUEUE"] == "c::d"
+    assert letter.body == 1 and letter.properties["postroad_dl_named_object"] == "d"
+    proves("DLQ-6")
+
+
 def test_an_application_may_put_into_the_dead_letter_queue(broker):
     client = broker.connect()
     client.sender("DLQ", capability="queue").send("without a header")

@@ -20,6 +20,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// `[broker]` and `[auto_create]`.
     pub broker: BrokerSettings,
+    /// `dlq_...` of `[broker]`.
+    pub dead_letters: DeadLetterSettings,
     /// `[defaults]`: what a definition starts from, also one made over REST or by a client.
     pub defaults: Defaults,
     /// `[storage]`.
@@ -61,6 +63,7 @@ impl Config {
             development: false,
             data_dir: PathBuf::from(DEFAULT_DATA_DIR),
             broker: BrokerSettings { name: broker_name.to_owned(), ..BrokerSettings::default() },
+            dead_letters: DeadLetterSettings::default(),
             defaults: Defaults::default(),
             storage: StorageSettings::default(),
             limits: LimitSettings::default(),
@@ -83,6 +86,26 @@ impl Config {
             }
         }
     }
+}
+
+/// How dead letters are shown to those who consume them (DLQ-6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DeadLetterSettings {
+    /// `dlq_expose_properties`: with their header as application properties, too.
+    pub expose_properties: bool,
+    /// `dlq_compat`: with what programs of another broker look for.
+    pub compat: DeadLetterCompat,
+}
+
+/// Whose programs read dead letters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeadLetterCompat {
+    /// Nobody's in particular.
+    #[default]
+    None,
+    /// Artemis'.
+    Artemis,
 }
 
 /// `[defaults.channel]`, `[defaults.queue]`, `[defaults.named_object]`.

@@ -34,6 +34,24 @@ pub struct DoorConfig {
     /// Room for messages of which pieces are still to come, of all connections together. Each of them may take a
     /// quarter, or one message of the largest size.
     pub staging: Arc<Staging>,
+    /// How dead letters are shown.
+    pub dead_letters: DeadLetterView,
+}
+
+/// What a delivered copy of a dead letter shows besides its header in annotations (DLQ-6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeadLetterView {
+    /// The header as application properties, too: JMS clients see no annotations.
+    pub expose_properties: bool,
+    /// What another broker's programs look for.
+    pub compat: Option<DeadLetterCompat>,
+}
+
+/// Whose names for the place that a dead letter comes from are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadLetterCompat {
+    /// `x-opt-ORIG-ADDRESS` and `x-opt-ORIG-QUEUE`.
+    Artemis,
 }
 
 /// Bytes of unfinished messages where nothing else is said.
@@ -57,6 +75,7 @@ impl Default for DoorConfig {
             open_timeout_ms: limits.open_timeout_ms,
             max_message_size: DEFAULT_MAX_MESSAGE_SIZE,
             staging: Arc::new(Staging::new(DEFAULT_STAGING)),
+            dead_letters: DeadLetterView::default(),
         }
     }
 }

@@ -195,7 +195,7 @@ impl Door {
         let Some(link) = self.links.get_mut(no).filter(|link| link.wire == Wire::Open) else { return };
         let id = link.id;
         let Some((taker, _)) = link.consumer_mut() else { return };
-        let payload = deliver::payload(delivery, &self.config.broker, &mut self.scratch);
+        let payload = deliver::payload(delivery, &self.config, &mut self.scratch);
         let head = Sent {
             tag: DeliveryTag::from_number(delivery.tag),
             settled: delivery.settled,

@@ -1,19 +1,22 @@
 //! Deliveries: the header, and the annotations of the client and the broker as one section (README U-7, CH-3, DUP-13,
-//! QU-2, RET-6, DLQ-3).
+//! QU-2, RET-6, DLQ-3); of dead letters, their header as properties, too, where that is wanted (DLQ-6).
 
+use crate::config::{DeadLetterCompat, DoorConfig};
 use bytes::{Bytes, BytesMut};
-use postroad_amqp_codec::message::{Header, write_message_annotations};
+use postroad_amqp_codec::message::{Header, write_application_properties, write_message_annotations};
 use postroad_amqp_codec::value::Timestamp;
 use postroad_amqp_codec::{Buffer, Encode, Symbol};
-use postroad_engine::{Annotations, Delivery};
+use postroad_engine::{Annotations, DeadLetter, Delivery, HeaderValue};
+use postroad_model::message::Message;
 
-/// The value of an annotation.
+/// The value of an annotation or a property.
 #[derive(Clone, Copy, Debug)]
 enum Note<'a> {
     Text(&'a str),
     Symbol(&'a str),
     Ulong(u64),
-    Int(u32),
+    Long(u64),
+    Int(i32),
     Bool(bool),
     Time(u64),
 }
@@ -27,23 +30,50 @@ impl Encode for Note<'_> {
                 Err(_) => text.encode(out),
             },
             Self::Ulong(number) => number.encode(out),
-            Self::Int(number) => i32::try_from(number).unwrap_or(i32::MAX).encode(out),
+            Self::Long(number) => i64::try_from(number).unwrap_or(i64::MAX).encode(out),
+            Self::Int(number) => number.encode(out),
             Self::Bool(value) => value.encode(out),
             Self::Time(at) => Timestamp(i64::try_from(at).unwrap_or(i64::MAX)).encode(out),
         }
     }
 }
 
-type Entry<'a> = Option<(&'static str, Note<'a>)>;
-
 /// The payload of a delivery: what stands before the stored bytes, and those bytes, which are shared. `scratch` is kept
 /// from delivery to delivery for its memory.
-pub(crate) fn payload(delivery: &Delivery, broker: &str, scratch: &mut BytesMut) -> [Bytes; 2] {
+pub(crate) fn payload(delivery: &Delivery, config: &DoorConfig, scratch: &mut BytesMut) -> [Bytes; 2] {
     write_header(delivery, scratch);
     let message = &delivery.message;
-    let merged = write_annotations(&delivery.annotations, broker, message.annotations(), scratch);
-    let stored = if merged { message.bare() } else { message.bytes().clone() };
+    let merged = write_annotations(&delivery.annotations, config, message.annotations(), scratch);
+    let exposed = delivery.annotations.dead.as_deref().filter(|_| config.dead_letters.expose_properties);
+    let stored = match exposed {
+        Some(dead) if merged => write_exposed(dead, &config.broker, message, scratch),
+        _ if merged => message.bare(),
+        _ => message.bytes().clone(),
+    };
     [scratch.split().freeze(), stored]
+}
+
+/// Writes a dead letter's header among its application properties; what comes behind them (DLQ-6).
+fn write_exposed(dead: &DeadLetter, broker: &str, message: &Message, out: &mut BytesMut) -> Bytes {
+    let (before, behind) = message.around_application_properties();
+    let start = out.len();
+    out.extend_from_slice(&before);
+    // JMS knows no unsigned numbers and no times.
+    let fields = dead.header(Some(broker)).map(|field| {
+        let note = match field.value {
+            HeaderValue::Word(text) | HeaderValue::Text(text) => Note::Text(text),
+            HeaderValue::Int(number) => Note::Int(number),
+            HeaderValue::Id(number) | HeaderValue::Time(number) => Note::Long(number),
+        };
+        (field.property, note)
+    });
+    let sent = Some(message.application_properties()).filter(|section| !section.is_empty());
+    // The client's properties were read when they came in, so this fails for damage in memory only.
+    if write_application_properties(out, sent, fields).is_err() {
+        out.truncate(start);
+        return message.bare();
+    }
+    behind
 }
 
 fn write_header(delivery: &Delivery, out: &mut BytesMut) {
@@ -60,18 +90,48 @@ fn write_header(delivery: &Delivery, out: &mut BytesMut) {
 }
 
 /// Writes the section of the client's annotations and the broker's; whether it did.
-fn write_annotations(added: &Annotations, broker: &str, sent: Option<&[u8]>, out: &mut BytesMut) -> bool {
-    let usual = usual(added);
-    let rare = dead_letter(added, broker);
-    let entries = usual.iter().chain(rare.iter().flatten()).flatten().copied();
-    if entries.clone().next().is_none() {
+fn write_annotations(
+    added: &Annotations,
+    config: &DoorConfig,
+    sent: Option<&[u8]>,
+    out: &mut BytesMut,
+) -> bool {
+    let Some(dead) = added.dead.as_deref() else {
+        return write_section(sent, usual(added).into_iter().flatten(), out);
+    };
+    let queue = dead.named_object.as_ref().map(|object| format!("{}::{object}", dead.dest));
+    let original = (config.dead_letters.compat == Some(DeadLetterCompat::Artemis)).then(|| {
+        let queue = queue.as_deref().unwrap_or(&dead.dest);
+        [("x-opt-ORIG-ADDRESS", Note::Text(&dead.dest)), ("x-opt-ORIG-QUEUE", Note::Text(queue))]
+    });
+    let header = dead.header(Some(&config.broker)).map(|field| {
+        let note = match field.value {
+            HeaderValue::Word(text) => Note::Symbol(text),
+            HeaderValue::Text(text) => Note::Text(text),
+            HeaderValue::Int(number) => Note::Int(number),
+            HeaderValue::Id(number) => Note::Ulong(number),
+            HeaderValue::Time(at) => Note::Time(at),
+        };
+        (field.annotation, note)
+    });
+    let usual = usual(added).into_iter().flatten();
+    write_section(sent, usual.chain(header).chain(original.into_iter().flatten()), out)
+}
+
+fn write_section<'a>(
+    sent: Option<&[u8]>,
+    added: impl Iterator<Item = (&'static str, Note<'a>)> + Clone,
+    out: &mut BytesMut,
+) -> bool {
+    if added.clone().next().is_none() {
         return false;
     }
     // The client's annotations were read when they came in, so this fails for damage in memory only.
-    write_message_annotations(out, sent, entries).is_ok()
+    write_message_annotations(out, sent, added).is_ok()
 }
 
-fn usual(added: &Annotations) -> [Entry<'_>; 8] {
+/// What not only dead letters have.
+fn usual(added: &Annotations) -> [Option<(&'static str, Note<'_>)>; 8] {
     let channel = added.channel.as_ref();
     let origin = added.origin.as_ref();
     [
@@ -84,23 +144,4 @@ fn usual(added: &Annotations) -> [Entry<'_>; 8] {
         added.in_delivery.then_some(("x-opt-postroad-in-delivery", Note::Bool(true))),
         added.events_skipped.map(|count| ("x-opt-postroad-events-skipped", Note::Ulong(count))),
     ]
-}
-
-/// The dead-letter header (DLQ-3).
-fn dead_letter<'a>(added: &'a Annotations, broker: &'a str) -> Option<[Entry<'a>; 11]> {
-    let dead = added.dead.as_deref()?;
-    let object = dead.named_object.as_deref();
-    Some([
-        Some(("x-opt-postroad-dl-reason", Note::Symbol(&dead.reason))),
-        Some(("x-opt-postroad-dl-reason-code", Note::Int(dead.reason_code))),
-        Some(("x-opt-postroad-dl-dest", Note::Text(&dead.dest))),
-        Some(("x-opt-postroad-dl-event-id", Note::Ulong(dead.event_id))),
-        object.map(|name| ("x-opt-postroad-dl-named-object", Note::Text(name))),
-        dead.address.as_deref().map(|address| ("x-opt-postroad-dl-address", Note::Text(address))),
-        Some(("x-opt-postroad-dl-component", Note::Text(&dead.component))),
-        Some(("x-opt-postroad-dl-by", Note::Text(broker))),
-        Some(("x-opt-postroad-dl-time", Note::Time(dead.time))),
-        Some(("x-opt-postroad-dl-count", Note::Int(dead.count))),
-        Some(("x-opt-postroad-dl-text", Note::Text(&dead.text))),
-    ])
 }

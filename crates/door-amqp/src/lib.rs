@@ -39,7 +39,7 @@ mod report;
 mod source;
 mod staging;
 
-pub use config::DoorConfig;
+pub use config::{DeadLetterCompat, DeadLetterView, DoorConfig};
 pub use door::{Door, Login, LoginRequest};
 pub use refusal::amqp_error;
 pub use staging::Staging;

@@ -70,3 +70,4 @@ pub use command::{
 pub use effect::{Annotations, Delivery, Effect, Output, Publication, Resolved, Step, StepBytes, Wanted};
 pub use engine::{Engine, Now};
 pub use loading::Loaded;
+pub use postroad_record::{DeadLetter, HeaderValue};

@@ -1,8 +1,9 @@
-//! What selectors see of an event: the message as it was published, read where it lies (FIL-3).
+//! What selectors see of an event: the message as it was published, read where it lies (FIL-3), and of a dead letter its
+//! header (DLQ-3).
 
 use postroad_amqp_codec::message::ValueRef;
 use postroad_model::message::Message;
-use postroad_record::StoredEvent;
+use postroad_record::{DeadLetter, HeaderValue, StoredEvent};
 use postroad_selector::{Properties, Value};
 
 /// An event and its message.
@@ -25,8 +26,28 @@ impl Properties for View<'_> {
             "JMSType" => value(self.message.subject()),
             "JMSTimestamp" => value(self.message.creation_time()),
             "JMSXGroupID" => value(self.message.group_id()),
-            _ => value(self.message.application_property(identifier)),
+            _ => self
+                .dead_letter(identifier)
+                .unwrap_or_else(|| value(self.message.application_property(identifier))),
         }
+    }
+}
+
+impl View<'_> {
+    /// A field of the dead-letter header, if that is meant and there is one.
+    fn dead_letter(&self, identifier: &str) -> Option<Value<'_>> {
+        if !identifier.starts_with(DeadLetter::PROPERTY_PREFIX) {
+            return None;
+        }
+        let dead = self.event.extra.as_ref()?.dead.as_ref()?;
+        let field = dead.header(None).find(|field| field.property == identifier)?;
+        Some(match field.value {
+            HeaderValue::Word(text) | HeaderValue::Text(text) => Value::Text(text),
+            HeaderValue::Int(number) => Value::Long(number.into()),
+            HeaderValue::Id(number) | HeaderValue::Time(number) => {
+                i64::try_from(number).map_or(Value::Null, Value::Long)
+            }
+        })
     }
 }
 

@@ -109,6 +109,20 @@ impl Message {
         self.application.of(&self.bytes)
     }
 
+    /// The bare message and the footer, parted where the application-properties section stands or would stand: what is
+    /// before it, and what is behind it.
+    #[must_use]
+    pub fn around_application_properties(&self) -> (Bytes, Bytes) {
+        let bare = self.annotations as usize;
+        let behind_properties = if self.properties.is_empty() { bare } else { self.properties.range().end };
+        let (before, behind) = if self.application.is_empty() {
+            (behind_properties, behind_properties)
+        } else {
+            (self.application.range().start, self.application.range().end)
+        };
+        (self.bytes.slice(bare..before), self.bytes.slice(behind..))
+    }
+
     /// One application property.
     #[must_use]
     pub fn application_property(&self, key: &str) -> Option<ValueRef<'_>> {
@@ -397,6 +411,23 @@ mod tests {
         assert_eq!(again.unwrap(), incoming.message);
         let own = Bytes::from(encoded);
         assert_eq!(Incoming::parse_owned(&own).unwrap(), incoming);
+    }
+
+    #[test]
+    fn a_bare_message_is_parted_where_application_properties_stand() {
+        let mut whole = annotated(&[("a", Value::Byte(1))]);
+        let without = Incoming::parse(&encode(&whole)).unwrap().message;
+        let mut map = Map::default();
+        map.0.push(("k".into(), "v".into()));
+        whole.application_properties = Some(map);
+        let with = Incoming::parse(&encode(&whole)).unwrap().message;
+        let (before, behind) = without.around_application_properties();
+        assert_eq!([&before[..], &behind].concat(), without.bare());
+        assert_eq!(with.around_application_properties(), (before, behind.clone()));
+        assert_eq!(behind, without.body());
+        whole.properties = None;
+        let bare = Incoming::parse(&encode(&whole)).unwrap().message;
+        assert_eq!(bare.around_application_properties(), (Bytes::new(), behind));
     }
 
     /// A message with these sections before a small body, and why it is refused.

@@ -1,5 +1,6 @@
 //! An event as it is stored: the broker's facts beside the message, never inside it.
 
+use crate::dead_letter::DeadLetter;
 use postroad_model::id::{BodyId, EventId, Origin, StoreUid, WallMs};
 use serde::{Deserialize, Serialize};
 
@@ -53,31 +54,4 @@ impl Extra {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// Why an event lies on a dead-letter queue (DLQ-3).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DeadLetter {
-    /// The reason's word.
-    pub reason: String,
-    /// MQ's number, 0 if none.
-    pub reason_code: u32,
-    /// The queue or channel that it was owed from, or was going to.
-    pub dest: String,
-    /// Its event id there.
-    pub event_id: EventId,
-    /// The named object that owed it.
-    pub named_object: Option<String>,
-    /// What the sender wrote, if it entered here.
-    pub address: Option<String>,
-    /// `queue:NAME`, `client:ID` or `join:NAME`.
-    pub component: String,
-    /// When.
-    pub time: WallMs,
-    /// Times dead-lettered so far.
-    pub count: u32,
-    /// One sentence: what was tried, what to do.
-    pub text: String,
-    /// The sender's expiry, put back on a retry (DLQ-4).
-    pub expires: WallMs,
 }

@@ -12,6 +12,7 @@
 
 mod codec;
 mod columns;
+mod dead_letter;
 mod event;
 mod origins;
 mod pages;
@@ -20,7 +21,8 @@ mod tests;
 
 pub use codec::{BodyRef, DecodeError, Item, append, append_body, decode_step, read_step};
 pub use columns::{put_column, put_number, take_column, take_number};
-pub use event::{DeadLetter, Extra, StoredEvent};
+pub use dead_letter::{DeadLetter, HeaderField, HeaderValue};
+pub use event::{Extra, StoredEvent};
 pub use origins::{IdBlock, Ids, KnownOrigins};
 pub use pages::{
     BodyPlace, FramePlace, PAGE, PageError, PagedEvent, StoredBody, put_bodies, put_events, take_bodies,

@@ -2,8 +2,8 @@
 
 use crate::ServeError;
 use postroad_amqp::AcceptSasl;
-use postroad_config::{Config, SecurityMode};
-use postroad_door_amqp::{DoorConfig, Staging};
+use postroad_config::{Config, DeadLetterCompat, SecurityMode};
+use postroad_door_amqp::{DeadLetterView, DoorConfig, Staging};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,7 +22,18 @@ pub(crate) fn door_config(config: &Config) -> DoorConfig {
         open_timeout_ms: u32::try_from(limits.login_timeout).ok().filter(|&ms| ms > 0),
         max_message_size: config.broker.max_message_size,
         staging: Arc::new(Staging::new((config.broker.memory / 2).max(config.broker.max_message_size))),
+        dead_letters: dead_letter_view(config),
         ..DoorConfig::default()
+    }
+}
+
+fn dead_letter_view(config: &Config) -> DeadLetterView {
+    DeadLetterView {
+        expose_properties: config.dead_letters.expose_properties,
+        compat: match config.dead_letters.compat {
+            DeadLetterCompat::None => None,
+            DeadLetterCompat::Artemis => Some(postroad_door_amqp::DeadLetterCompat::Artemis),
+        },
     }
 }
 

@@ -1,4 +1,5 @@
-//! Writing the annotations that a broker adds on the way out (part 3, section 3.2.3).
+//! Writing what a broker adds to a message on the way out: annotations (part 3, section 3.2.3) and application properties
+//! (section 3.2.5).
 
 use crate::decode_error::DecodeError;
 use crate::descriptor;
@@ -23,12 +24,44 @@ where
     V: Encode,
     I: IntoIterator<Item = (&'k str, V)> + Clone,
 {
+    write_section(out, descriptor::MESSAGE_ANNOTATIONS, existing, added, put_symbol)
+}
+
+/// Appends an application-properties section, as [`write_message_annotations`] does its own; keys are strings.
+///
+/// # Errors
+/// When `existing` is no map; then nothing is written.
+pub fn write_application_properties<'k, B, V, I>(
+    out: &mut B,
+    existing: Option<&[u8]>,
+    added: I,
+) -> Result<(), DecodeError>
+where
+    B: Buffer,
+    V: Encode,
+    I: IntoIterator<Item = (&'k str, V)> + Clone,
+{
+    write_section(out, descriptor::APPLICATION_PROPERTIES, existing, added, |out, key| key.encode(out))
+}
+
+fn write_section<'k, B, V, I>(
+    out: &mut B,
+    descriptor: u64,
+    existing: Option<&[u8]>,
+    added: I,
+    put_key: impl Fn(&mut B, &str),
+) -> Result<(), DecodeError>
+where
+    B: Buffer,
+    V: Encode,
+    I: IntoIterator<Item = (&'k str, V)> + Clone,
+{
     let start = out.len();
     out.push(format::DESCRIBED);
-    descriptor::MESSAGE_ANNOTATIONS.encode(out);
+    descriptor.encode(out);
     let compound = Compound::begin(out);
     let written = match copy_entries(out, existing, &added) {
-        Ok(count) => count + put_entries(out, added),
+        Ok(count) => count + put_entries(out, added, put_key),
         Err(error) => {
             out.truncate(start);
             return Err(error);
@@ -61,7 +94,7 @@ where
     Ok(copied)
 }
 
-fn put_entries<'k, B, V, I>(out: &mut B, added: I) -> u32
+fn put_entries<'k, B, V, I>(out: &mut B, added: I, put_key: impl Fn(&mut B, &str)) -> u32
 where
     B: Buffer,
     V: Encode,
@@ -69,7 +102,7 @@ where
 {
     let mut count = 0;
     for (key, value) in added {
-        put_symbol(out, key);
+        put_key(out, key);
         value.encode(out);
         count += 1;
     }

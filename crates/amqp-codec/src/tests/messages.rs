@@ -196,6 +196,21 @@ proptest! {
             prop_assert_eq!(out, section(descriptor::MESSAGE_ANNOTATIONS, &wanted));
         }
     }
+
+    /// So are application properties, with strings as keys.
+    #[test]
+    fn application_properties_are_merged(kept in vec("[e-h]", 0..4), added in vec(("[a-d]", any::<u64>()), 1..4)) {
+        let kept: Map = kept.iter().map(|key| (Value::from(key.as_str()), Value::from(key.as_str()))).collect();
+        let mut old = kept.clone();
+        old.0.push((added[0].0.as_str().into(), "replaced".into()));
+        let raw = section(descriptor::APPLICATION_PROPERTIES, &old);
+        let mut out = Vec::new();
+        let pairs = added.iter().map(|(key, value)| (key.as_str(), value));
+        write_application_properties(&mut out, Some(&raw), pairs.clone()).unwrap();
+        let new = pairs.map(|(key, value)| (Value::from(key), Value::from(*value)));
+        let wanted: Map = kept.0.into_iter().chain(new).collect();
+        prop_assert_eq!(out, section(descriptor::APPLICATION_PROPERTIES, &wanted));
+    }
 }
 
 #[test]

@@ -24,8 +24,6 @@ const BROKER_LATER: &[&str] = &[
     "group_refresh",
     "topic_tree_life",
     "wildcard_auth",
-    "dlq_expose_properties",
-    "dlq_compat",
     "dedupe_memory",
     "join_retry_min",
     "join_retry_max",
@@ -47,6 +45,8 @@ pub(super) fn broker(mut table: Table<'_>, config: &mut Config) {
         check_name(table.sink, queue.span, name::check_queue_name(&queue.value));
         config.broker.dead_letter_queue = queue.value;
     }
+    set(&mut config.dead_letters.expose_properties, table.boolean("dlq_expose_properties"));
+    set(&mut config.dead_letters.compat, table.word("dlq_compat"));
     let broker = &mut config.broker;
     set(&mut broker.unknown_kind, table.word("unknown_kind"));
     set(&mut broker.max_message_size, table.size("max_message_size", 1..=1 << 30));

@@ -1,7 +1,7 @@
 //! What is written arrives in the settings.
 
 use super::sound;
-use crate::{Listener, Password, Protocol, SecurityMode, User};
+use crate::{DeadLetterCompat, DeadLetterSettings, Listener, Password, Protocol, SecurityMode, User};
 use postroad_model::settings::{
     AckPolicy, BrokerSettings, ChannelSettings, JoinRole, JoinSettings, LateCopies, NamedObjectSettings,
     OnBlock, OnDefinitionChange, PublishKey, PublisherDedupe, QueueSettings, Retention, Start, StoreType,
@@ -32,6 +32,8 @@ fn every_key_of_the_broker_arrives() {
         spool_max_bytes = 1_000
         max_topic_bytes = 512
         max_levels = 16
+        dlq_expose_properties = true
+        dlq_compat = "artemis"
         [auto_create]
         enabled = true
         match = ["temp.>"]
@@ -57,6 +59,8 @@ fn every_key_of_the_broker_arrives() {
         address = "[::1]"
     "#,
     );
+    let dead_letters = DeadLetterSettings { expose_properties: true, compat: DeadLetterCompat::Artemis };
+    assert_eq!(config.dead_letters, dead_letters);
     let broker = BrokerSettings {
         name: "eu/1".into(),
         dead_letter_queue: "DEAD".into(),

@@ -39,6 +39,7 @@ final class Broker {
         Files.writeString(folder.resolve("broker.toml"), """
                 [broker]
                 name = "A"
+                dlq_expose_properties = true
                 [auto_create]
                 enabled = true
                 [[listener]]

@@ -334,6 +334,25 @@ class QueueTest extends JmsTest {
     }
 
     @Test
+    void deadLettersSayWhyInProperties() throws Exception {
+        int individualAcknowledge = 101;
+        int rejected = 2;
+        Session session = session(individualAcknowledge);
+        Queue queue = session.createQueue(fresh("q"));
+        send(queue, "bad");
+        Message message = session.createConsumer(queue).receive(PATIENCE_MS);
+        message.setIntProperty("JMS_AMQP_ACK_TYPE", rejected);
+        message.acknowledge();
+        String ours = "postroad_dl_dest = '" + queueName(queue) + "' AND postroad_dl_count = 1";
+        Message letter = session().createConsumer(session.createQueue("DLQ"), ours).receive(PATIENCE_MS);
+        assertEquals("bad", textOf(letter));
+        assertEquals("REJECTED", letter.getStringProperty("postroad_dl_reason"));
+        assertEquals(1L, letter.getLongProperty("postroad_dl_event_id"));
+        assertEquals(1, letter.getIntProperty("postroad_dl_count"));
+        assertTrue(System.currentTimeMillis() >= letter.getLongProperty("postroad_dl_time"));
+    }
+
+    @Test
     void fastAndSettledModesLoseNothingOnTheWay() throws Exception {
         Connection connection = connect(null, "?jms.presettlePolicy.presettleAll=true");
         Session session = connection.createSession(Session.AUTO_ACKNOWLEDGE);
