@@ -12,8 +12,6 @@ use postroad_model::name;
 use postroad_model::settings::BrokerSettings;
 use std::path::PathBuf;
 
-/// Keys of `[limits]` that belong to paging.
-const LIMITS_LATER: &[&str] = &["min_free_disk"];
 /// Keys of `[broker]` that belong to routing, links and topics.
 const BROKER_LATER: &[&str] = &[
     "default_xmitq",
@@ -133,7 +131,6 @@ pub(super) fn limits(mut table: Table<'_>, limits: &mut LimitSettings, broker: &
     set(&mut limits.login_timeout, at_least_one(&mut table, "login_timeout"));
     set(&mut broker.memory, table.size("memory", 1 << 20..=1 << 50));
     set(&mut broker.cache, table.size("cache", 1 << 20..=1 << 50));
-    table.unsupported(LIMITS_LATER);
     table.finish();
 }
 
