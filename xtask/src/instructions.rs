@@ -24,7 +24,7 @@ const TOLERANCE: f64 = 3.0;
 /// What would make counts differ from run to run, turned off: the allocator giving memory back by the clock, and the C
 /// library copying by one instruction that callgrind counts once a byte, where the processor has a fast one.
 const STEADY: [(&str, &str); 2] = [
-    ("_RJEM_MALLOC_CONF", "dirty_decay_ms:-1,muzzy_decay_ms:-1"),
+    ("_RJEM_MALLOC_CONF", "background_thread:false,dirty_decay_ms:-1,muzzy_decay_ms:-1"),
     (
         "GLIBC_TUNABLES",
         "glibc.cpu.x86_rep_movsb_threshold=1000000000:glibc.cpu.x86_rep_stosb_threshold=1000000000",

@@ -322,7 +322,9 @@ impl Engine {
                 self.bodies.restore(&StoredBody { id, length, annotations, place });
             }
             Item::Record(record) => self.apply(record, true),
-        })
+        })?;
+        self.bodies.cool();
+        Ok(())
     }
 
     /// All records were read back. `continues` says that this start is proved to continue a clean stop of the same

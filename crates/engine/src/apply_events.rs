@@ -7,9 +7,9 @@ use crate::message_ids::Seen;
 use crate::ready::{PRIORITIES, Ready};
 use crate::store::{Arrival, Kind, Store};
 use crate::view::View;
-use postroad_model::id::{EventId, Origin, StoreKey, WallMs};
+use postroad_model::id::{BodyId, EventId, Origin, StoreKey, WallMs};
 use postroad_model::settings::PublisherDedupe;
-use postroad_record::{Extra, IdRange, StoredEvent, take_bodies};
+use postroad_record::{Extra, IdRange, PagedEvent, StoredEvent};
 use postroad_selector::{Properties, Value};
 use std::collections::BTreeSet;
 
@@ -34,33 +34,34 @@ impl Engine {
     /// A page of events that a checkpoint kept.
     pub(crate) fn apply_event_page(&mut self, key: StoreKey, page: &[u8]) {
         let Some(store) = self.store_mut(key) else { return };
-        let entries = match store.log.restore(page) {
-            Ok(entries) => entries,
+        let events = match store.log.restore(page) {
+            Ok(events) => events,
             Err(error) => {
                 // The checksum was right, so a broker wrote this: the start goes on without it, and says so.
                 tracing::error!(store = %store.name, %error, "events of a checkpoint are left out");
                 return;
             }
         };
-        for entry in entries {
-            self.bodies.hold(entry.event.body, true);
-            let size = self.bodies.size(entry.event.body);
-            let Some(store) = self.store_mut(key) else { return };
-            store.bytes += size;
-            store.counters.stored_total += 1;
-            store.next_id = store.next_id.max(entry.event.id + 1);
-            store.durable_next = store.durable_next.max(entry.event.id + 1);
-            store.index(&entry.event, true);
+        let bodies: Vec<BodyId> = events.iter().map(|paged| paged.event.body).collect();
+        let bytes = self.bodies.hold_restored(&bodies);
+        let Some(store) = self.store_mut(key) else { return };
+        store.bytes += bytes;
+        store.counters.stored_total += events.len() as u64;
+        if let Some(last) = events.last() {
+            let behind = last.event.id.saturating_add(1);
+            store.next_id = store.next_id.max(behind);
+            store.durable_next = store.durable_next.max(behind);
+        }
+        for PagedEvent { event, .. } in &events {
+            store.index(event, true);
         }
     }
 
     /// Bodies that a checkpoint kept.
     pub(crate) fn apply_body_page(&mut self, page: &[u8]) {
-        match take_bodies(&mut &*page) {
-            Ok(bodies) => bodies.iter().for_each(|body| self.bodies.restore(body)),
-            Err(error) => tracing::error!(%error, "messages of a checkpoint are left out"),
+        if let Err(error) = self.bodies.restore_page(page) {
+            tracing::error!(%error, "messages of a checkpoint are left out");
         }
-        self.bodies.cool();
     }
 
     /// An event that is held for the joins of a store alone.

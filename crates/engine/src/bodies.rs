@@ -5,12 +5,12 @@
 //! read back and used, then the oldest of channels (what is read from a channel is mostly new), then the newest of
 //! queues (what is taken from a queue is the oldest). Numbers are dense, so the table is a list of pages.
 
-use crate::body_page::{Body, BodyPage, slot};
+use crate::body_page::{Body, BodyPage, ColdCounts, slot};
 use crate::effect::Step;
-use crate::leaf::{Leaf, Pages};
+use crate::leaf::{Frozen, Leaf, Pages};
 use postroad_model::id::BodyId;
 use postroad_model::message::Message;
-use postroad_record::{BodyPlace, FramePlace, PAGE, StoredBody};
+use postroad_record::{BodyPlace, FramePlace, PAGE, PageError, StoredBody, take_bodies};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Hot pages that are kept.
@@ -126,7 +126,7 @@ impl Bodies {
 
     /// A body is read back from the journal, where its bytes stay. One that was known lies there now.
     pub(crate) fn restore(&mut self, stored: &StoredBody) {
-        self.settle_in(stored.place.frame.segment, stored.length);
+        self.settle_in(stored.place.frame.segment, 1, u64::from(stored.length));
         let known = self.change(stored.id, |body| {
             let before = body.place.replace(stored.place);
             (body.length, before)
@@ -139,6 +139,49 @@ impl Bodies {
                 self.put(stored.id, Body::at(stored));
             }
         }
+    }
+
+    /// A page of bodies that a checkpoint kept. It lies cold at once where it belongs behind all others.
+    ///
+    /// # Errors
+    /// [`PageError`] if the bytes are no page.
+    pub(crate) fn restore_page(&mut self, page: &[u8]) -> Result<(), PageError> {
+        let mut rest = page;
+        let bodies = take_bodies(&mut rest)?;
+        let (Some(first), Some(last)) = (bodies.first(), bodies.last()) else { return Ok(()) };
+        let ascending = bodies.windows(2).all(|pair| pair[0].id < pair[1].id);
+        let together = number(first.id) == number(last.id);
+        let durable = page.len() - rest.len();
+        let frozen = || Frozen { bytes: page[..durable].into(), durable, all_on_disk: true };
+        if !ascending || !together || !self.pages.push(number(first.id), frozen) {
+            bodies.iter().for_each(|body| self.restore(body));
+            return Ok(());
+        }
+        self.next = self.next.max(last.id.0.saturating_add(1));
+        self.len += bodies.len();
+        for together in bodies.chunk_by(|one, next| one.place.frame.segment == next.place.frame.segment) {
+            let bytes = together.iter().map(|body| u64::from(body.length)).sum();
+            self.bytes += bytes;
+            self.settle_in(together[0].place.frame.segment, together.len() as u64, bytes);
+        }
+        Ok(())
+    }
+
+    /// Events on disk hold these bodies, as [`Self::hold`]. The bytes of all of them.
+    pub(crate) fn hold_restored(&mut self, bodies: &[BodyId]) -> u64 {
+        let mut bytes = 0;
+        for together in bodies.chunk_by(|one, next| number(*one) == number(*next)) {
+            let leaf = self.pages.leaf_mut(number(together[0]));
+            match leaf.and_then(Leaf::if_cold_mut) {
+                Some(frozen) => {
+                    let mut counts = ColdCounts::of(frozen);
+                    bytes += together.iter().map(|&body| counts.hold(body)).sum::<u64>();
+                    counts.put_into(frozen);
+                }
+                None => bytes += together.iter().map(|&body| self.hold(body, true)).sum::<u64>(),
+            }
+        }
+        bytes
     }
 
     /// Another event holds it; `durable` if that event is on disk. Its bytes in all.
@@ -170,8 +213,11 @@ impl Bodies {
             unheld.map(|(id, _)| id).collect::<Vec<_>>()
         };
         for number in numbers {
-            let page = self.pages.leaves(number).next();
-            for id in page.map(|(_, leaf)| leaf.peek(is_unheld)).unwrap_or_default() {
+            let unheld = self.pages.leaf_mut(number).map(|leaf| match leaf.if_cold() {
+                Some(frozen) => ColdCounts::of(frozen).unheld(),
+                None => leaf.peek(is_unheld),
+            });
+            for id in unheld.unwrap_or_default() {
                 self.remove(id);
             }
             self.cool();
@@ -226,7 +272,7 @@ impl Bodies {
                 (is_first, body.length)
             };
             match self.change(id, first) {
-                Some((true, length)) => self.settle_in(frame.segment, length),
+                Some((true, length)) => self.settle_in(frame.segment, 1, u64::from(length)),
                 // It can be read from its new place when that is durable; till then it is where it was.
                 Some((false, _)) => self.moved.push_back((step, id, place)),
                 None => {}
@@ -238,7 +284,7 @@ impl Bodies {
         while let Some((_, id, place)) = self.moved.pop_front_if(|(step, ..)| *step <= durable) {
             let found = self.change(id, |body| (body.length, body.place.replace(place)));
             let Some((length, before)) = found else { continue };
-            self.settle_in(place.frame.segment, length);
+            self.settle_in(place.frame.segment, 1, u64::from(length));
             if let Some(before) = before {
                 self.leave(before.frame.segment, length);
             }
@@ -407,10 +453,10 @@ impl Bodies {
         self.resident_count -= 1;
     }
 
-    fn settle_in(&mut self, segment: u64, length: u32) {
+    fn settle_in(&mut self, segment: u64, messages: u64, bytes: u64) {
         let used = self.segments.entry(segment).or_default();
-        used.messages += 1;
-        used.bytes += u64::from(length);
+        used.messages += messages;
+        used.bytes += bytes;
     }
 
     fn leave(&mut self, segment: u64, length: u32) {

@@ -3,7 +3,9 @@
 use crate::leaf::{Freeze, Frozen};
 use postroad_model::id::BodyId;
 use postroad_model::message::Message;
-use postroad_record::{BodyPlace, PAGE, StoredBody, put_bodies, put_column, take_bodies, take_column};
+use postroad_record::{
+    BodyPlace, PAGE, StoredBody, put_bodies, put_column, take_bodies, take_column, take_lengths,
+};
 
 /// A message, where its bytes are, and how many events hold it.
 #[derive(Debug)]
@@ -88,6 +90,50 @@ impl BodyPage {
     }
 }
 
+/// What a start needs of a page that lies cold. It meets every page, so it makes none of them hot (ADR 0005).
+pub(crate) struct ColdCounts {
+    /// The numbers of the bodies, ascending.
+    ids: Vec<u64>,
+    lengths: Vec<u64>,
+    holders: Vec<u64>,
+    durable_holders: Vec<u64>,
+}
+
+impl ColdCounts {
+    /// The counts of a page.
+    pub(crate) fn of(frozen: &Frozen) -> Self {
+        // Invariant: these bytes were made by `freeze`, or were read back with success before they were kept.
+        let (ids, lengths) = take_lengths(&mut &*frozen.bytes).expect("a frozen page reads back");
+        // A page of a checkpoint ends with the durable columns: nobody has held its bodies yet.
+        let mut rest = frozen.bytes.get(frozen.durable..).unwrap_or_default();
+        let mut column = || take_column(&mut rest, ids.len()).unwrap_or_else(|| vec![0; ids.len()]);
+        let (holders, durable_holders) = (column(), column());
+        Self { ids, lengths, holders, durable_holders }
+    }
+
+    /// One more event on disk holds this body: its bytes in all, 0 if it is not there.
+    pub(crate) fn hold(&mut self, id: BodyId) -> u64 {
+        let Ok(at) = self.ids.binary_search(&id.0) else { return 0 };
+        self.holders[at] += 1;
+        self.durable_holders[at] += 1;
+        self.lengths[at]
+    }
+
+    /// The bodies that no event holds.
+    pub(crate) fn unheld(&self) -> Vec<BodyId> {
+        let with = self.ids.iter().zip(&self.holders);
+        with.filter(|&(_, &holders)| holders == 0).map(|(&id, _)| BodyId(id)).collect()
+    }
+
+    /// Writes the counts into their page.
+    pub(crate) fn put_into(self, frozen: &mut Frozen) {
+        let mut bytes = frozen.bytes[..frozen.durable].to_vec();
+        put_column(self.holders.into_iter(), &mut bytes);
+        put_column(self.durable_holders.into_iter(), &mut bytes);
+        frozen.bytes = bytes.into_boxed_slice();
+    }
+}
+
 /// The slot of a body within its page.
 pub(crate) const fn slot(id: u64) -> usize {
     #[allow(clippy::cast_possible_truncation)] // below PAGE
@@ -130,5 +176,51 @@ impl Freeze for BodyPage {
             page.slots[at] = Some(body);
         }
         page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn page(bodies: &[(u64, u32, u32)]) -> BodyPage {
+        let mut page = BodyPage { slots: Vec::with_capacity(PAGE), ..BodyPage::default() };
+        page.slots.resize_with(PAGE, || None);
+        for &(at, length, holders) in bodies {
+            let stored = StoredBody { id: BodyId(at), length, annotations: 0, place: BodyPlace::default() };
+            let body = Body { holders, durable_holders: holders / 2, ..Body::at(&stored) };
+            page.live += u32::from(page.slots[slot(at)].replace(body).is_none());
+        }
+        page
+    }
+
+    proptest! {
+        #[test]
+        fn a_cold_page_counts_as_a_hot_one(
+            bodies in prop::collection::vec((0u64..512, any::<u32>(), 0u32..3), 1..100),
+            held in prop::collection::vec(0u64..512, 0..100),
+            from_checkpoint in any::<bool>(),
+        ) {
+            let mut frozen = page(&bodies).freeze().expect("every body lies in the journal");
+            if from_checkpoint {
+                frozen.bytes = frozen.bytes[..frozen.durable].into();
+            }
+            let mut hot = BodyPage::thaw(&frozen);
+            let mut counts = ColdCounts::of(&frozen);
+            for id in held {
+                let body = hot.slots.get_mut(slot(id)).and_then(Option::as_mut);
+                let length = body.map_or(0, |body| {
+                    body.holders += 1;
+                    body.durable_holders += 1;
+                    u64::from(body.length)
+                });
+                prop_assert_eq!(counts.hold(BodyId(id)), length);
+            }
+            let unheld = hot.numbered().filter(|(_, body)| body.holders == 0).map(|(id, _)| id);
+            prop_assert_eq!(counts.unheld(), unheld.collect::<Vec<_>>());
+            counts.put_into(&mut frozen);
+            prop_assert_eq!(Some(frozen), hot.freeze());
+        }
     }
 }

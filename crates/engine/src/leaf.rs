@@ -1,8 +1,8 @@
-//! Tables of pages. A page is in use (*hot*: a structure) or not (*cold*: bytes); the hand of its table goes round and cools
+//! Tables of pages. A page is in use (*hot*: a structure) or not (*cold*: bytes); its table goes round the hot ones and cools
 //! what was not used since it last came by. Nothing is read or written for it: cold pages stay in memory, they are only
 //! much smaller (ADR 0005).
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 
 /// What can lie cold.
@@ -45,18 +45,18 @@ impl<P: Freeze + Default> Leaf<P> {
         Self { cold: Some(frozen), ..Self::default() }
     }
 
-    /// The page, to look at. `hot` counts the hot pages of the table.
-    fn look(&self, hot: &Cell<usize>) -> &P {
+    /// The page, to look at. `became_hot` is called if it was cold.
+    fn look(&self, became_hot: impl FnOnce()) -> &P {
         self.used.set(true);
         self.hot.get_or_init(|| {
-            hot.set(hot.get() + 1);
+            became_hot();
             Box::new(self.cold.as_ref().map_or_else(P::default, P::thaw))
         })
     }
 
-    /// The page, to change it.
-    fn change(&mut self, hot: &Cell<usize>) -> &mut P {
-        self.look(hot);
+    /// The page, to change it. `became_hot` is called if it was cold.
+    fn change(&mut self, became_hot: impl FnOnce()) -> &mut P {
+        self.look(became_hot);
         self.cold = None;
         // Invariant: `look` has filled it.
         self.hot.get_mut().expect("the page is hot")
@@ -81,26 +81,24 @@ impl<P: Freeze + Default> Leaf<P> {
         if self.hot.get().is_some() { None } else { self.cold.as_ref() }
     }
 
-    /// It is to be forgotten.
-    fn clear(&mut self, hot: &Cell<usize>) {
-        if self.hot.take().is_some() {
-            hot.set(hot.get() - 1);
-        }
+    /// The bytes if the page is cold, to change what only a running broker has of it.
+    pub(crate) fn if_cold_mut(&mut self) -> Option<&mut Frozen> {
+        if self.hot.get().is_some() { None } else { self.cold.as_mut() }
     }
 
-    /// The hand passes: a hot page that was not used since it last did becomes cold, if it can.
-    fn cool(&mut self, hot: &Cell<usize>) {
+    /// Its turn has come: a hot page that was not used since the last one becomes cold, if it can. Whether it is hot now.
+    fn cool(&mut self) -> bool {
+        let Some(page) = self.hot.get() else { return false };
         if self.used.replace(false) {
-            return;
+            return true;
         }
-        let Some(page) = self.hot.get() else { return };
         if self.cold.is_none() {
             self.cold = page.freeze();
         }
         if self.cold.is_some() {
             self.hot.take();
-            hot.set(hot.get() - 1);
         }
+        self.cold.is_none()
     }
 }
 
@@ -110,16 +108,27 @@ impl<P: Freeze + Default> Leaf<P> {
 pub(crate) struct Pages<P> {
     /// Ascending by number.
     pages: VecDeque<(u64, Leaf<P>)>,
-    hot: Cell<usize>,
-    hand: usize,
+    hot: Hot,
     /// Hot pages that are kept.
     limit: usize,
+}
+
+/// The numbers of the hot pages, in the order of their turns. So it takes no time to find them among many cold ones: a
+/// long backlog is filled and taken with few of its pages hot. Pages that are gone are passed when it is their turn.
+#[derive(Debug, Default)]
+struct Hot(RefCell<VecDeque<u64>>);
+
+impl Hot {
+    fn add(&self, number: u64) {
+        // Nothing else is called while it is borrowed.
+        self.0.borrow_mut().push_back(number);
+    }
 }
 
 impl<P: Freeze + Default> Pages<P> {
     /// No pages, of which `limit` are kept hot.
     pub(crate) const fn new(limit: usize) -> Self {
-        Self { pages: VecDeque::new(), hot: Cell::new(0), hand: 0, limit }
+        Self { pages: VecDeque::new(), hot: Hot(RefCell::new(VecDeque::new())), limit }
     }
 
     /// Where the page is, or where it would be.
@@ -140,7 +149,7 @@ impl<P: Freeze + Default> Pages<P> {
     /// The page with this number, to look at.
     pub(crate) fn look(&self, number: u64) -> Option<&P> {
         let at = self.find(number).ok()?;
-        Some(self.pages[at].1.look(&self.hot))
+        Some(self.pages[at].1.look(|| self.hot.add(number)))
     }
 
     /// The page with this number, hot or cold.
@@ -157,7 +166,7 @@ impl<P: Freeze + Default> Pages<P> {
     /// The page with this number, to change it.
     pub(crate) fn change(&mut self, number: u64) -> Option<&mut P> {
         let at = self.find(number).ok()?;
-        Some(self.pages[at].1.change(&self.hot))
+        Some(self.pages[at].1.change(|| self.hot.add(number)))
     }
 
     /// The page with this number, made if it is not there, to put something into.
@@ -166,26 +175,22 @@ impl<P: Freeze + Default> Pages<P> {
             self.pages.insert(at, (number, Leaf::default()));
             at
         });
-        self.pages[at].1.change(&self.hot)
+        self.pages[at].1.change(|| self.hot.add(number))
     }
 
     /// Puts a page that was read back behind all others; false if it does not belong there.
-    pub(crate) fn push(&mut self, number: u64, frozen: Frozen) -> bool {
+    pub(crate) fn push(&mut self, number: u64, frozen: impl FnOnce() -> Frozen) -> bool {
         let is_last = self.pages.back().is_none_or(|&(last, _)| last < number);
         if is_last {
-            self.pages.push_back((number, Leaf::of(frozen)));
+            self.pages.push_back((number, Leaf::of(frozen())));
         }
         is_last
     }
 
     /// Forgets the page with this number, which is empty.
     pub(crate) fn remove(&mut self, number: u64) {
-        let Ok(at) = self.find(number) else { return };
-        if let Some((_, mut leaf)) = self.pages.remove(at) {
-            leaf.clear(&self.hot);
-        }
-        if at < self.hand {
-            self.hand -= 1;
+        if let Ok(at) = self.find(number) {
+            self.pages.remove(at);
         }
     }
 
@@ -197,7 +202,7 @@ impl<P: Freeze + Default> Pages<P> {
     /// The pages from this number on, with their numbers, ascending.
     pub(crate) fn from(&self, number: u64) -> impl Iterator<Item = (u64, &P)> {
         let at = self.find(number).unwrap_or_else(|at| at);
-        self.pages.range(at..).map(|(number, leaf)| (*number, leaf.look(&self.hot)))
+        self.pages.range(at..).map(|(number, leaf)| (*number, leaf.look(|| self.hot.add(*number))))
     }
 
     /// The pages from this number on with their numbers, whether they are hot or not, ascending.
@@ -206,17 +211,23 @@ impl<P: Freeze + Default> Pages<P> {
         self.pages.range(at..).map(|(number, leaf)| (*number, leaf))
     }
 
-    /// Moves the hand over a few pages, if more are hot than are kept.
+    /// The page with this number, whether it is hot or not, to change it.
+    pub(crate) fn leaf_mut(&mut self, number: u64) -> Option<&mut Leaf<P>> {
+        let at = self.find(number).ok()?;
+        Some(&mut self.pages[at].1)
+    }
+
+    /// Gives a few hot pages their turn, if there are more than are kept.
     pub(crate) fn cool(&mut self) {
-        // Cold pages are passed quickly; hot ones that can't be cooled must not hold up a turn.
-        const STEPS: usize = 64;
-        for _ in 0..STEPS {
-            if self.hot.get() <= self.limit || self.pages.is_empty() {
+        // Pages that can't be cooled must not hold up a turn of the engine.
+        const TURNS: usize = 64;
+        for _ in 0..TURNS {
+            if self.hot.0.get_mut().len() <= self.limit {
                 return;
             }
-            self.hand = if self.hand + 1 < self.pages.len() { self.hand + 1 } else { 0 };
-            if let Some((_, leaf)) = self.pages.get_mut(self.hand) {
-                leaf.cool(&self.hot);
+            let Some(number) = self.hot.0.get_mut().pop_front() else { return };
+            if self.leaf_mut(number).is_some_and(Leaf::cool) {
+                self.hot.0.get_mut().push_back(number);
             }
         }
     }
@@ -268,10 +279,25 @@ mod tests {
                 let from: Vec<_> = pages.leaves(number).map(|(n, leaf)| (n, leaf.peek(|page| page.0))).collect();
                 prop_assert_eq!(from, model.range(number..).map(|(&n, &v)| (n, v)).collect::<Vec<_>>());
             }
-            pages.cool();
-            pages.cool();
+            for _ in 0..5 {
+                pages.cool();
+            }
             let stuck = model.values().filter(|value| *value % 2 == 1).count();
-            prop_assert!(pages.hot.get() <= stuck.max(2));
+            prop_assert!(hot(&pages) <= stuck.max(2));
+        }
+    }
+
+    fn hot(pages: &Pages<One>) -> usize {
+        pages.pages.iter().filter(|(_, leaf)| leaf.if_hot().is_some()).count()
+    }
+
+    #[test]
+    fn a_long_table_is_filled_with_few_pages_hot() {
+        let mut pages = Pages::<One>::new(2);
+        for number in 0..10_000 {
+            pages.make(number).0 = 2;
+            pages.cool();
+            assert!(hot(&pages) <= 4, "{} of {number} pages", hot(&pages));
         }
     }
 }

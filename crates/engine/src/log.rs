@@ -6,7 +6,7 @@ use crate::event_page::EventPage;
 use crate::leaf::{Frozen, Leaf, Pages};
 use postroad_model::id::EventId;
 use postroad_model::refusal::Code;
-use postroad_record::{PAGE as SLOTS, PageError, StoredEvent, take_events};
+use postroad_record::{PAGE as SLOTS, PageError, PagedEvent, StoredEvent, take_events};
 
 const PAGE: u64 = SLOTS as u64;
 /// Hot pages of a store that are kept: where it is filled, where it is read, where it is acknowledged.
@@ -75,19 +75,19 @@ impl EventLog {
     ///
     /// # Errors
     /// [`PageError`] if the bytes are no page, or the events do not belong into one.
-    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<Vec<Entry>, PageError> {
+    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<Vec<PagedEvent>, PageError> {
         let mut rest = bytes;
-        let entries: Vec<Entry> = take_events(&mut rest)?.into_iter().map(Entry::restored).collect();
-        let Some(number) = entries.first().map(|entry| entry.event.id / PAGE) else { return Ok(entries) };
-        let ascending = entries.windows(2).all(|pair| pair[0].event.id < pair[1].event.id);
-        let together = entries.last().is_some_and(|entry| entry.event.id / PAGE == number);
+        let events = take_events(&mut rest)?;
+        let Some(number) = events.first().map(|paged| paged.event.id / PAGE) else { return Ok(events) };
+        let ascending = events.windows(2).all(|pair| pair[0].event.id < pair[1].event.id);
+        let together = events.last().is_some_and(|paged| paged.event.id / PAGE == number);
         let durable = bytes.len() - rest.len();
-        let frozen = Frozen { bytes: bytes[..durable].into(), durable, all_on_disk: true };
+        let frozen = || Frozen { bytes: bytes[..durable].into(), durable, all_on_disk: true };
         if !ascending || !together || !self.pages.push(number, frozen) {
             return Err(PageError::MISPLACED);
         }
-        self.len += entries.len() as u64;
-        Ok(entries)
+        self.len += events.len() as u64;
+        Ok(events)
     }
 
     /// The page with this number comes next, if it is not the last one: that one can't grow any more.

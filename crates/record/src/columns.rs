@@ -87,18 +87,16 @@ pub fn take_column(bytes: &mut &[u8], count: usize) -> Option<Vec<u64>> {
         if length > count - values.len() {
             return None;
         }
-        let mut run = None;
-        for _ in 0..length {
-            let difference = match run {
-                Some(difference) => difference,
-                None => take_number(bytes)?,
-            };
-            if head & 1 == 0 {
-                run = Some(difference);
+        if head & 1 == 0 {
+            let step = unzigzag(take_number(bytes)?);
+            values.extend((1..=length as u64).map(|nth| previous.wrapping_add(step.wrapping_mul(nth))));
+        } else {
+            for _ in 0..length {
+                previous = previous.wrapping_add(unzigzag(take_number(bytes)?));
+                values.push(previous);
             }
-            previous = previous.wrapping_add(unzigzag(difference));
-            values.push(previous);
         }
+        previous = values.last().copied().unwrap_or_default();
     }
     Some(values)
 }

@@ -26,7 +26,7 @@ pub use event::{Extra, StoredEvent};
 pub use origins::{IdBlock, Ids, KnownOrigins};
 pub use pages::{
     BodyPlace, FramePlace, PAGE, PageError, PagedEvent, StoredBody, put_bodies, put_events, take_bodies,
-    take_events,
+    take_events, take_lengths,
 };
 
 use bytes::Bytes;

@@ -225,6 +225,16 @@ pub fn take_bodies(bytes: &mut &[u8]) -> Result<Vec<StoredBody>, PageError> {
     Ok(bodies)
 }
 
+/// The numbers and the lengths of the bodies of a page, the first two of its columns, for whoever needs no more.
+///
+/// # Errors
+/// As [`take_bodies`].
+pub fn take_lengths(bytes: &mut &[u8]) -> Result<(Vec<u64>, Vec<u64>), PageError> {
+    let count = take_count(bytes)?;
+    let mut column = |what| take_column(bytes, count).ok_or(PageError(what));
+    Ok((column("body ids")?, column("lengths")?))
+}
+
 fn take_count(bytes: &mut &[u8]) -> Result<usize, PageError> {
     let count = take_number(bytes).and_then(|count| usize::try_from(count).ok());
     count.filter(|&count| count <= PAGE).ok_or(PageError("count"))
