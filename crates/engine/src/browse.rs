@@ -69,7 +69,7 @@ impl Engine {
         let Some(store) = self.store(store) else { return };
         let Some(entry) = store.log.get(id) else { return };
         let Some(message) = self.bodies.get(entry.event.body) else { return };
-        let mut annotations = self.annotations(store, &entry.event, From::Queue);
+        let mut annotations = self.annotations(store, &entry.event, From::Queue { failed: 0 });
         annotations.in_delivery = entry.hold == Hold::Delivered;
         let delivery = Delivery {
             conn,
@@ -104,7 +104,7 @@ impl Engine {
         });
         let skipped = match from {
             From::Object { object, .. } => self.objects.get(&object).map_or(0, |o| o.skipped_untold),
-            From::Queue | From::Volatile { .. } => 0,
+            From::Queue { .. } | From::Volatile { .. } => 0,
         };
         Annotations {
             channel,

@@ -415,8 +415,9 @@ impl Engine {
         }
         let on_disk = self.store(reader.store).and_then(|s| s.log.get(id)).is_some_and(|entry| entry.on_disk);
         let Some(reader) = self.readers.get_mut(key) else { return };
-        let Attempts { failed: mut failed_so_far, mut counted, after } =
+        let Attempts { failed: before, mut counted, after } =
             reader.attempts.get(&id).copied().unwrap_or_default();
+        let mut failed_so_far = before.saturating_sub(u32::from(reader.counted_ahead.contains(&id)));
         if let Some(counts) = failed {
             failed_so_far = failed_so_far.saturating_add(1);
             counted = counted.saturating_add(u32::from(counts));
@@ -428,10 +429,12 @@ impl Engine {
             && let Some(state) = self.objects.get(&object)
         {
             let redelivery = state.settings.redelivery.clone();
-            if failed.is_some() {
+            if failed.is_some() || failed_so_far != before {
                 let durable = state.settings.persistent && on_disk;
                 let (place, failed) = (Place::Object(object), failed_so_far);
                 self.record(Record::Attempted { place, event: id, failed, counted }, durable);
+            }
+            if failed.is_some() {
                 due = now.saturating_add(redelivery.delay_ms(failed_so_far, self.chance(id, failed_so_far)));
             }
             if u32::try_from(redelivery.max_delivery_attempts).is_ok_and(|max| counted >= max) {

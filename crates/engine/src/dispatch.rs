@@ -30,7 +30,10 @@ pub(crate) const DAMAGED: &str =
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum From {
     /// A queue's: its attempts stand at the message.
-    Queue,
+    Queue {
+        /// Earlier failed attempts.
+        failed: u32,
+    },
     /// A named object's.
     Object {
         /// Which object.
@@ -51,7 +54,7 @@ impl From {
     /// Where the sent mark is kept.
     const fn place(self, store: StoreKey) -> Option<Place> {
         match self {
-            Self::Queue => Some(Place::Store(store)),
+            Self::Queue { .. } => Some(Place::Store(store)),
             Self::Object { object, .. } => Some(Place::Object(object)),
             Self::Volatile { .. } => None,
         }
@@ -201,8 +204,10 @@ impl Engine {
         queue.ready.remove(choice.level, id);
         queue.rings.served(choice.turn);
         queue.delivered += 1;
+        let mut failed = 0;
         if let Some(entry) = store.log.get_mut(id) {
             entry.hold = Hold::Delivered;
+            failed = entry.failed;
         }
         if expires {
             store.hide_from_expiry(id);
@@ -211,7 +216,7 @@ impl Engine {
         let tag = taker.note_sent(id);
         let presettled = taker.presettled;
         self.note_window(choice.taker);
-        self.send_from_store(choice.taker, key, id, tag, From::Queue);
+        self.send_from_store(choice.taker, key, id, tag, From::Queue { failed });
         if presettled {
             self.take_out(key, &[id], Removal::Consumed);
         }
@@ -227,8 +232,13 @@ impl Engine {
         from: From,
     ) {
         if let Some(place) = from.place(key) {
-            let ahead = self.takers.get(taker).map_or(0, |t| t.window(self.settings.max_window)).min(1_024);
-            self.mark_sent(place, key, id, ahead);
+            let presettled = self.takers.get(taker).is_some_and(|t| t.presettled);
+            // What is counted before it is sent needs no mark.
+            if presettled || !self.count_ahead(place, key, id) {
+                let ahead =
+                    self.takers.get(taker).map_or(0, |t| t.window(self.settings.max_window)).min(1_024);
+                self.mark_sent(place, key, id, ahead);
+            }
         }
         let under_way = self.step_under_way();
         let now = self.now.wall;
@@ -237,7 +247,7 @@ impl Engine {
         let Some(entry) = store.log.get(id) else { return };
         let Some(message) = self.bodies.get(entry.event.body) else { return };
         let (failed, sent_before, marked) = match from {
-            From::Queue => (entry.failed, store.sent_before_start, store.marked),
+            From::Queue { failed } => (failed, store.sent_before_start, store.marked),
             From::Object { failed, object, after } => {
                 let marks = self.objects.get(&object).map(|o| (o.sent_before_start, o.marked));
                 let (sent_before, marked) = marks.unwrap_or_default();
@@ -281,6 +291,31 @@ impl Engine {
         if !self.has_window(taker) {
             self.finish_drain(taker);
         }
+    }
+
+    /// Counts an attempt as failed on disk before it is made, where that is wanted; whether it did (AK-10).
+    fn count_ahead(&mut self, place: Place, key: StoreKey, id: EventId) -> bool {
+        let Some(store) = self.stores.get_mut(key.0 as usize).and_then(Option::as_mut) else { return false };
+        let Some(entry) = store.log.get(id).filter(|entry| entry.on_disk) else { return false };
+        let (mut failed, mut counted) = (entry.failed, entry.counted);
+        let is_new = match place {
+            Place::Store(_) => {
+                let queue = store.queue_mut().filter(|q| q.settings.redelivery.persist_count_before_delivery);
+                queue.is_some_and(|queue| queue.counted_ahead.insert(id))
+            }
+            Place::Object(object) => {
+                let object = self.objects.get(&object).filter(|object| object.counts_ahead());
+                let Some(reader) = object.and_then(|o| self.readers.get_mut(o.reader)) else { return false };
+                let attempts = reader.attempts.get(&id).copied().unwrap_or_default();
+                (failed, counted) = (attempts.failed, attempts.counted);
+                reader.counted_ahead.insert(id)
+            }
+        };
+        if is_new {
+            let failed = failed.saturating_add(1);
+            self.record(Record::Attempted { place, event: id, failed, counted }, true);
+        }
+        is_new
     }
 
     /// Marks durably that deliveries up to `id`, and some ahead, may have been sent (AK-10).

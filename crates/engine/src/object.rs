@@ -110,6 +110,12 @@ impl Object {
         }
     }
 
+    /// Whether attempts count as failed on disk before they are made (AK-10).
+    #[must_use]
+    pub(crate) const fn counts_ahead(&self) -> bool {
+        self.settings.persistent && self.settings.redelivery.persist_count_before_delivery
+    }
+
     /// What one acknowledgement finishes (EX-4).
     #[must_use]
     pub(crate) fn ack_policy(&self) -> AckPolicy {

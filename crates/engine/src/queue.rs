@@ -35,6 +35,8 @@ pub(crate) struct Queue {
     pub behind: bool,
     /// Messages with consumers.
     pub delivered: u64,
+    /// Those of them whose present attempt counts as failed already (AK-10).
+    pub counted_ahead: BTreeSet<EventId>,
     /// Messages that could not be dead-lettered.
     pub blocked: BTreeSet<EventId>,
     /// Whether a consumer that is attached may have refused something.
@@ -60,6 +62,7 @@ impl Queue {
             delayed: BTreeSet::new(),
             behind: false,
             delivered: 0,
+            counted_ahead: BTreeSet::new(),
             blocked: BTreeSet::new(),
             refusals: false,
             recheck_from: 0,
@@ -213,16 +216,20 @@ impl Engine {
             return;
         }
         let (mut delay, mut over) = (0, false);
+        let Some(queue) = store.queue() else { return };
+        let earlier = entry.failed.saturating_sub(u32::from(queue.counted_ahead.contains(&id)));
         if let Some(counts) = failed {
             let durable = entry.on_disk;
             let (failed, counted) =
-                (entry.failed.saturating_add(1), entry.counted.saturating_add(u32::from(counts)));
-            let Some(queue) = store.queue() else { return };
+                (earlier.saturating_add(1), entry.counted.saturating_add(u32::from(counts)));
             let limit = queue.settings.redelivery.max_delivery_attempts;
             over = u32::try_from(limit).is_ok_and(|limit| counted >= limit);
             delay = queue.settings.redelivery.delay_ms(failed, self.chance(id, failed));
             let place = Place::Store(key);
             self.record(Record::Attempted { place, event: id, failed, counted }, durable);
+        } else if earlier != entry.failed {
+            let (place, counted) = (Place::Store(key), entry.counted);
+            self.record(Record::Attempted { place, event: id, failed: earlier, counted }, true);
         }
         if over {
             let text = "the message failed as often as max_delivery_attempts allows";
@@ -363,7 +370,10 @@ impl Store {
                 let level = queue.level(priority);
                 queue.ready.remove(level, id);
             }
-            Hold::Delivered => queue.delivered = queue.delivered.saturating_sub(1),
+            Hold::Delivered => {
+                queue.delivered = queue.delivered.saturating_sub(1);
+                queue.counted_ahead.remove(&id);
+            }
             Hold::Delayed(due) => {
                 queue.delayed.remove(&(due, id));
             }

@@ -95,6 +95,8 @@ pub(crate) struct Reader {
     pub done: RangeSet,
     /// Failed attempts, and those that count, of events owed.
     pub attempts: BTreeMap<EventId, Attempts>,
+    /// Deliveries whose attempt counts as failed already (AK-10).
+    pub counted_ahead: BTreeSet<EventId>,
     /// The attached consumer.
     pub taker: Option<TakerKey>,
     /// Its entry in the channel's list of lowest needs, if it has one.
@@ -119,6 +121,7 @@ impl Reader {
             passed: RangeSet::new(),
             done: RangeSet::new(),
             attempts: BTreeMap::new(),
+            counted_ahead: BTreeSet::new(),
             taker: None,
             listed: None,
             parked: false,
@@ -133,6 +136,9 @@ impl Reader {
     /// Says what became of an event that it owes.
     pub(crate) fn owe(&mut self, id: EventId, owed: Owed) {
         self.owed.insert(id, owed);
+        if !matches!(owed, Owed::Delivered(_)) {
+            self.counted_ahead.remove(&id);
+        }
         if matches!(owed, Owed::Returned(_)) {
             self.returned.insert(id);
         } else {
@@ -144,6 +150,7 @@ impl Reader {
     pub(crate) fn forgive(&mut self, id: EventId) {
         self.owed.remove(&id);
         self.returned.remove(&id);
+        self.counted_ahead.remove(&id);
     }
 
     /// The first event that came back, and the monotonic time in milliseconds before which it is not sent again.

@@ -183,6 +183,9 @@ pub struct RedeliverySettings {
     pub dead_letter_queue: Option<String>,
     /// Dead letters go to `DLQ.<name>` instead.
     pub dead_letter_per_source: bool,
+    /// An attempt counts as failed on disk from before it is made until it ends well (AK-10): costs a write for each
+    /// delivery of a persistent message.
+    pub persist_count_before_delivery: bool,
 }
 
 impl Default for RedeliverySettings {
@@ -195,6 +198,7 @@ impl Default for RedeliverySettings {
             redelivery_spread: 0.0,
             dead_letter_queue: None,
             dead_letter_per_source: false,
+            persist_count_before_delivery: false,
         }
     }
 }

@@ -30,7 +30,6 @@ const QUEUE_LATER: &[&str] = &[
     "max_consumers",
     "consumers_before_dispatch",
     "delay_before_dispatch",
-    "persist_count_before_delivery",
     "window",
     "max_window",
     "on_full",
@@ -50,7 +49,6 @@ const OBJECT_LATER: &[&str] = &[
     "stale_alarm_after",
     "max_backlog_bytes",
     "on_full",
-    "persist_count_before_delivery",
 ];
 
 /// Reads `[defaults]`.
@@ -207,6 +205,7 @@ fn redelivery(table: &mut Table<'_>, settings: &mut RedeliverySettings) {
     set_some(&mut settings.max_redelivery_delay, table.duration("max_redelivery_delay"));
     set_some(&mut settings.dead_letter_queue, queue_name(table, "dead_letter_queue"));
     set(&mut settings.dead_letter_per_source, table.boolean("dead_letter_per_source"));
+    set(&mut settings.persist_count_before_delivery, table.boolean("persist_count_before_delivery"));
     set(&mut settings.redelivery_spread, table.number_between("redelivery_spread", 0.0..=1.0));
 }
 

@@ -160,6 +160,7 @@ fn every_queue_setting() -> QueueSettings {
     queue.redelivery.max_delivery_attempts = -1;
     queue.redelivery.dead_letter_queue = Some("DLQ".into());
     queue.redelivery.dead_letter_per_source = true;
+    queue.redelivery.persist_count_before_delivery = true;
     queue
 }
 
@@ -192,6 +193,7 @@ fn every_key_of_a_queue_and_an_object_arrives_over_the_defaults() {
         max_delivery_attempts = -1
         dead_letter_queue = "DLQ"
         dead_letter_per_source = true
+        persist_count_before_delivery = true
         [[channel]]
         name = "c"
         [[channel.named_object]]

@@ -35,11 +35,11 @@ pub(super) const WORLD: &str = "
     channel r type=reliable
     queue grave
     queue q max_delivery_attempts=3 redelivery_delay=20
-    queue p type=persistent capacity=8 expiry_queue=grave
+    queue p type=persistent capacity=8 expiry_queue=grave persist_count_before_delivery=true
     queue archive
     object b::o
     object b::s selector=\"k = 1\"
-    object c::o ack_policy=individual
+    object c::o ack_policy=individual persist_count_before_delivery=true
     object k::o start_event_id=0
     join a->b
     join b->c max_hops=3

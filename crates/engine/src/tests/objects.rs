@@ -32,6 +32,47 @@ fn a_consumer_continues_where_it_stopped() {
     proves("NO-1");
     proves("NO-2");
     proves("NO-3");
+}
+
+#[test]
+fn attempts_may_be_counted_on_disk_before_they_are_made() {
+    let script = "
+         publish q 1..5
+         consume A FROM credit=2
+         got A = 1 2
+         release A 2
+         got A =
+         credit A 3
+         got A = 2
+         crash
+         consume B FROM
+         got B = 1*1 2*1 3 4 5                   # no more than what was sent is flagged
+         fail B 1
+         got B = 1*2
+         sync off
+         ack B 3
+         crash                                   # the acknowledgement was not on disk
+         sync on
+         consume C FROM
+         got C = 1*3 2*2 3*1 4*1 5*1
+         release C 1 2 3 4 5
+         got C = 1*3 2*2 3*1 4*1 5*1";
+    check(&format!("queue q persist_count_before_delivery=true {}", script.replace("FROM", "q")));
+    check(&format!(
+        "channel q\n object q::o persist_count_before_delivery=true {}",
+        script.replace("FROM", "q::o")
+    ));
+    // Without it the count is written when an attempt fails, and more may be flagged after a crash.
+    check(
+        "queue q
+         publish q 1..5
+         consume A q credit=2
+         got A = 1 2
+         release A 2
+         crash
+         consume B q
+         got B = 1*1 2*1 3 4 5",
+    );
     proves("AK-10");
 }
 

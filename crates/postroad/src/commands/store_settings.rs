@@ -111,6 +111,9 @@ pub(crate) struct RedeliverySettings {
     /// Give the dead letters from here a queue of their own, DLQ.NAME
     #[arg(long, value_name = "BOOL")]
     dead_letter_per_source: Option<bool>,
+    /// Count an attempt as failed on disk before it is made: costs a write for each delivery
+    #[arg(long, value_name = "BOOL")]
+    persist_count_before_delivery: Option<bool>,
 }
 
 /// Any setting by its name in the manual.
