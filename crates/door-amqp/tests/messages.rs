@@ -9,7 +9,7 @@ use postroad_amqp::{Config, Delivery};
 use postroad_amqp_codec::performative::{DeliveryTag, SenderSettleMode};
 use postroad_amqp_codec::state::DeliveryState;
 use postroad_amqp_codec::terminus::{Source, Target, distribution_mode};
-use postroad_amqp_codec::{AmqpError, Symbol, Value};
+use postroad_amqp_codec::{AmqpError, Map, Symbol, Value};
 use postroad_model::settings::QueueSettings;
 use postroad_testkit::proves;
 use support::*;
@@ -315,6 +315,36 @@ fn what_is_no_message_is_rejected_and_settled_ends_the_link() {
     let head = Delivery { settled: true, ..head };
     world.clients[a].amqp.send(sender, &head, &[junk]).unwrap();
     world.expect(a, &["orders closed amqp:decode-error BAD_MESSAGE"]);
+}
+
+#[test]
+fn repeated_deliveries_are_refused_where_they_are_asked_for() {
+    let mut world = world();
+    let a = world.connect("a");
+    let sender = world.sender(a, "orders");
+    for name in ["AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_CRON"] {
+        world.send(a, sender, &text_with(name, "3", "x"));
+    }
+    let refused = |at| format!("orders#{at} rejected amqp:not-implemented NOT_SUPPORTED");
+    let lines = [0, 1, 2].map(refused);
+    world.expect(a, &lines.each_ref().map(String::as_str));
+    let head = Delivery { settled: true, ..Delivery::default() };
+    world.send_as(a, sender, &head, &text_with("AMQ_SCHEDULED_CRON", "* * * * *", "x"));
+    world.expect(a, &["orders closed amqp:not-implemented NOT_SUPPORTED"]);
+    proves("QU-10");
+}
+
+#[test]
+fn a_time_that_is_none_is_refused() {
+    let mut world = world();
+    let a = world.connect("a");
+    let sender = world.sender(a, "orders");
+    let mut annotations = Map::new();
+    annotations.0.push((Value::Symbol("x-opt-delivery-delay".into()), Value::Long(-1)));
+    let message =
+        postroad_amqp_codec::message::Message { message_annotations: Some(annotations), ..text("x") };
+    world.send(a, sender, &message);
+    world.expect(a, &["orders#0 rejected amqp:decode-error BAD_MESSAGE"]);
 }
 
 #[test]

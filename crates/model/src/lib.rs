@@ -6,6 +6,7 @@
 //! because a message *is* its AMQP 1.0 bare message.
 
 pub mod address;
+pub mod annotations;
 pub mod id;
 pub mod message;
 pub mod name;

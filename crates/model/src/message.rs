@@ -2,19 +2,20 @@
 //! and never changed (DESIGN 2); and what is read of it once, when it comes in.
 
 use crate::address::Kind;
+use crate::annotations::{self, Delay, Noted};
 use crate::refusal::{Code, Refusal};
 use bytes::{Bytes, BytesMut};
 use postroad_amqp_codec::composite::decode_composite;
 use postroad_amqp_codec::message::{
     Header, PropertiesRef, Sections, Span, ValueRef, check_annotations, check_application_properties,
-    find_in_map, map_entries, write_message_annotations,
+    find_in_map,
 };
 use postroad_amqp_codec::{DecodeError, Reader};
 
-/// Everything that the broker adds to a message has this prefix (README U-7).
-pub const OWN_PREFIX: &str = "x-opt-postroad-";
-/// What clients may set of it (ENV-3).
-const CLIENTS_MAY_SET: [&str; 2] = ["x-opt-postroad-report", "x-opt-postroad-retain"];
+/// The beginning of the names of [`REPEATS`].
+const SCHEDULE_PREFIX: &str = "AMQ_SCHEDULED_";
+/// Properties with which ActiveMQ's clients ask for a repeated delivery, which there is none of here (QU-10).
+const REPEATS: [&str; 3] = ["AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_CRON"];
 
 /// An immutable message. Cloning shares the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +190,8 @@ pub struct Incoming {
     pub to_kind: Option<Kind>,
     /// Properties: the message-id as text.
     pub message_id: Option<String>,
+    /// Annotations: when it is to be delivered at the earliest (QU-8).
+    pub delay: Option<Delay>,
 }
 
 impl Incoming {
@@ -197,13 +200,14 @@ impl Incoming {
     ///
     /// # Errors
     /// `BAD_MESSAGE` where the sections do not parse, or stand where they do not belong, or hold annotations or
-    /// properties whose keys or values have types that AMQP does not allow there (part 3, sections 3.2.5 and 3.2.10).
+    /// properties whose keys or values have types that AMQP does not allow there (part 3, sections 3.2.5 and 3.2.10), or
+    /// a delivery time that is none (QU-8). `NOT_SUPPORTED` where it asks for repeated deliveries (QU-10).
     pub fn parse(sent: &[u8]) -> Result<Self, Refusal> {
         if sent.is_empty() {
             let text = "the message has no bytes: it needs at least a body section";
             return Err(Refusal::new(Code::BadMessage, "message", text));
         }
-        Self::read(sent, None).map_err(|error| bad_message(&error))
+        Self::read(sent, None)
     }
 
     /// As [`Incoming::parse`], for bytes that are the message's own: they are kept instead of copied where that is
@@ -215,7 +219,7 @@ impl Incoming {
         if sent.is_empty() {
             return Self::parse(sent);
         }
-        Self::read(sent, Some(sent)).map_err(|error| bad_message(&error))
+        Self::read(sent, Some(sent))
     }
 
     /// Why the first part of a message makes all of it no message, as far as that can be seen.
@@ -223,21 +227,22 @@ impl Incoming {
     /// # Errors
     /// `BAD_MESSAGE`.
     pub fn check_first_part(first: &[u8]) -> Result<(), Refusal> {
-        Sections::scan_head(first).map(|_| ()).map_err(|error| bad_message(&error))
+        Sections::scan_head(first).map(|_| ()).map_err(bad_message)
     }
 
-    fn read(sent: &[u8], own: Option<&Bytes>) -> Result<Self, DecodeError> {
-        let sections = Sections::scan(sent)?;
+    fn read(sent: &[u8], own: Option<&Bytes>) -> Result<Self, Refusal> {
+        let sections = Sections::scan(sent).map_err(bad_message)?;
         check_maps(sent, &sections)?;
         let header = match sections.header {
-            Some(span) => decode_composite::<Header>(&mut Reader::at(span.of(sent), span.range().start))?,
+            Some(span) => decode_composite::<Header>(&mut Reader::at(span.of(sent), span.range().start))
+                .map_err(bad_message)?,
             None => Header::default(),
         };
         let annotations = sections.message_annotations.map_or(&[][..], |span| span.of(sent));
-        let to_kind = kind_of(annotations)?;
-        let message = store_form(sent, own, &sections, annotations)?;
+        let Noted { is_forged, to_kind, delay } = annotations::note(annotations)?;
+        let message = store_form(sent, own, &sections, annotations, is_forged).map_err(bad_message)?;
         let properties = match sections.properties {
-            Some(span) => Some(PropertiesRef::parse(span.of(sent))?),
+            Some(span) => Some(PropertiesRef::parse(span.of(sent)).map_err(bad_message)?),
             None => None,
         };
         let expiry = properties.as_ref().and_then(PropertiesRef::absolute_expiry_time);
@@ -251,25 +256,37 @@ impl Incoming {
             to: properties.as_ref().and_then(PropertiesRef::to).map(str::to_owned),
             to_kind,
             message_id: message_id.map(id_text),
+            delay,
         })
     }
 }
 
-fn bad_message(error: &DecodeError) -> Refusal {
+/// A message whose sections are none.
+#[allow(clippy::needless_pass_by_value)] // as what `map_err` hands on
+pub(crate) fn bad_message(error: DecodeError) -> Refusal {
     let text = format!("the message can't be read as AMQP 1.0 message sections: {error}");
     Refusal::new(Code::BadMessage, "message", text)
 }
 
 /// Checks what consumers will read of the message besides its body.
-fn check_maps(sent: &[u8], sections: &Sections) -> Result<(), DecodeError> {
+fn check_maps(sent: &[u8], sections: &Sections) -> Result<(), Refusal> {
     let annotations = [sections.delivery_annotations, sections.message_annotations, sections.footer];
     for section in annotations.into_iter().flatten() {
-        check_annotations(sent, section)?;
+        check_annotations(sent, section).map_err(bad_message)?;
     }
-    match sections.application_properties {
-        Some(section) => check_application_properties(sent, section),
-        None => Ok(()),
-    }
+    let Some(section) = sections.application_properties else { return Ok(()) };
+    let mut repeats = None;
+    check_application_properties(sent, section, |key| {
+        if key.starts_with(SCHEDULE_PREFIX) {
+            repeats = repeats.or_else(|| REPEATS.into_iter().find(|name| *name == key));
+        }
+    })
+    .map_err(bad_message)?;
+    let Some(name) = repeats else { return Ok(()) };
+    let text = format!(
+        "the property {name} asks for repeated deliveries, which this broker does not make: send the message each time"
+    );
+    Err(Refusal::new(Code::NotSupported, name, text))
 }
 
 /// The bytes that are kept: allowed annotations, then everything behind them.
@@ -278,66 +295,25 @@ fn store_form(
     own: Option<&Bytes>,
     sections: &Sections,
     annotations: &[u8],
+    is_forged: bool,
 ) -> Result<Message, DecodeError> {
     let bare = sections.bare_message().start;
     let bare_at = bare as usize;
-    let forged = forged(annotations)?;
-    if let Some(own) = own.filter(|_| !forged) {
+    if let Some(own) = own.filter(|_| !is_forged) {
         // The annotations stand right before the bare message.
         let kept = own.slice(bare_at.saturating_sub(annotations.len()).min(own.len())..);
         return Ok(Message::laid_out(kept, annotations.len(), sections, bare));
     }
     let behind = sent.get(bare_at..).unwrap_or_default();
     let mut bytes = BytesMut::with_capacity(annotations.len() + behind.len());
-    if forged {
-        keep_allowed(annotations, &mut bytes)?;
+    if is_forged {
+        annotations::keep_allowed(annotations, &mut bytes)?;
     } else {
         bytes.extend_from_slice(annotations);
     }
     let length = bytes.len();
     bytes.extend_from_slice(behind);
     Ok(Message::laid_out(bytes.freeze(), length, sections, bare))
-}
-
-/// Whether a client set annotations that are the broker's.
-fn forged(annotations: &[u8]) -> Result<bool, DecodeError> {
-    if annotations.is_empty() {
-        return Ok(false);
-    }
-    for entry in map_entries(annotations)? {
-        if !allowed(entry?.key) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn allowed(key: ValueRef<'_>) -> bool {
-    key.as_str().is_none_or(|key| !key.starts_with(OWN_PREFIX) || CLIENTS_MAY_SET.contains(&key))
-}
-
-fn keep_allowed(annotations: &[u8], out: &mut BytesMut) -> Result<(), DecodeError> {
-    let mut kept = Vec::new();
-    for entry in map_entries(annotations)? {
-        let entry = entry?;
-        if let Some(key) = entry.key.as_str().filter(|_| allowed(entry.key)) {
-            // Copied as it is encoded, so that its type stays what it was.
-            kept.push((key, ValueRef::Other(entry.value)));
-        }
-    }
-    write_message_annotations(out, None, kept.iter().copied())
-}
-
-/// What a JMS client says of its destination's kind (ADR-6).
-fn kind_of(annotations: &[u8]) -> Result<Option<Kind>, DecodeError> {
-    if annotations.is_empty() {
-        return Ok(None);
-    }
-    Ok(match find_in_map(annotations, "x-opt-jms-dest") {
-        Some(ValueRef::Int(0 | 2) | ValueRef::Uint(0 | 2)) => Some(Kind::Queue),
-        Some(ValueRef::Int(1 | 3) | ValueRef::Uint(1 | 3)) => Some(Kind::Topic),
-        _ => None,
-    })
 }
 
 /// A message-id as text that is equal exactly for equal ids of one type.
@@ -478,6 +454,23 @@ mod tests {
         }
         let described = b"\x00\x53\x74\xc1\x09\x02\xa1\x01k\x00\xa3\x01d\x41\x00\x53\x77\x40";
         assert!(Incoming::parse(described).is_ok());
+    }
+
+    #[test]
+    fn what_asks_for_repeated_deliveries_is_refused() {
+        let with = |name: &str| {
+            let mut sent = annotated(&[]);
+            let mut properties = Map::default();
+            properties.insert("AMQ_SCHEDULED_DELAY", 5_i64);
+            properties.insert(name, 3_i32);
+            sent.application_properties = Some(properties);
+            Incoming::parse(&encode(&sent))
+        };
+        for name in REPEATS {
+            let refusal = with(name).unwrap_err();
+            assert_eq!((refusal.code, refusal.object.as_str()), (Code::NotSupported, name));
+        }
+        assert!(with("AMQ_SCHEDULED_REPEATS").is_ok());
     }
 
     #[test]

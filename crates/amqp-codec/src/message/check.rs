@@ -32,14 +32,18 @@ pub fn check_annotations(message: &[u8], section: Span) -> Result<(), DecodeErro
 
 /// Checks an application-properties section: its keys are strings, its values are of simple types (part 3, section
 /// 3.2.5). Described values are let through when what they describe is simple, since widespread clients send such.
-/// Offsets in errors count from the start of `message`.
+/// `see` is shown every key. Offsets in errors count from the start of `message`.
 ///
 /// # Errors
 /// When a key is no string, a value is a list, a map or an array, or something in the map is no value.
-pub fn check_application_properties(message: &[u8], section: Span) -> Result<(), DecodeError> {
+pub fn check_application_properties(
+    message: &[u8],
+    section: Span,
+    mut see: impl FnMut(&str),
+) -> Result<(), DecodeError> {
     let (mut entries, count) = open_map(message, section)?;
     for _ in 0..count / 2 {
-        entries.str()?;
+        see(entries.str()?);
         match entries.peek_code()? {
             format::DESCRIBED => check_described(&mut entries)?,
             code if is_compound(code) => return Err(not_simple(&mut entries)),
