@@ -103,6 +103,24 @@ pub enum Request {
         /// Which page of them.
         page: Page,
     },
+    /// Lists the messages of a store that wait for their delivery time, in the order in which it comes (QU-9).
+    ListScheduled {
+        /// The store's kind.
+        kind: StoreKind,
+        /// Its name.
+        name: String,
+        /// Which page of them.
+        page: Page,
+    },
+    /// Cancels a message that waits for its delivery time (QU-9).
+    CancelScheduled {
+        /// The store's kind.
+        kind: StoreKind,
+        /// Its name.
+        name: String,
+        /// The message's number in the list.
+        number: u64,
+    },
     /// Creates a native named object; the same again changes nothing (NO-11).
     CreateObject {
         /// Its channel.
@@ -239,6 +257,18 @@ pub enum Response {
         /// Where the next page begins, if there may be more.
         next: Option<String>,
     },
+    /// Messages that wait for their delivery time.
+    Scheduled {
+        /// In the order in which it comes.
+        items: Vec<ScheduledView>,
+        /// Where the next page begins, if there may be more.
+        next: Option<String>,
+    },
+    /// A message that waited for its delivery time is gone.
+    Cancelled {
+        /// Its number.
+        number: u64,
+    },
     /// How many events were removed.
     Purged {
         /// The number.
@@ -277,7 +307,7 @@ pub struct StoreView {
     pub settings: SettingsView,
     /// Events stored.
     pub depth: u64,
-    /// Bytes of the messages stored.
+    /// Bytes of the messages stored, and of those that wait for their delivery time.
     pub bytes: u64,
     /// The oldest event's id, 0 if none.
     pub first_event_id: EventId,
@@ -289,6 +319,8 @@ pub struct StoreView {
     pub in_delivery: u64,
     /// Messages that match no attached consumer (QU-12).
     pub stranded: u64,
+    /// Messages that wait for their delivery time (QU-9).
+    pub scheduled: u64,
     /// Events that could not be dead-lettered or laid out: they wait for room there (AK-8).
     pub blocked: usize,
     /// Purges under way.
@@ -476,6 +508,31 @@ pub struct EventView {
     pub dead_letter: Option<DeadLetterView>,
     /// A repeated arrival in an archive.
     pub archive_duplicate: bool,
+    /// Message id as text, if any.
+    pub message_id: Option<String>,
+    /// Application properties as text values.
+    pub properties: Vec<(String, String)>,
+    /// The body as text, if it is text, cut to 4 KiB.
+    pub body: Option<String>,
+}
+
+/// A message that waits for its delivery time as a list shows it (QU-9).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ScheduledView {
+    /// Its number among those of its store, by which it can be cancelled.
+    pub number: u64,
+    /// When it is to be delivered, milliseconds since 1970.
+    pub due: u64,
+    /// When it was taken, milliseconds since 1970.
+    pub taken: u64,
+    /// When its time is over, 0 for never.
+    pub expires: u64,
+    /// 0 to 9.
+    pub priority: u8,
+    /// Asked to be kept.
+    pub durable: bool,
+    /// Message size in bytes.
+    pub size: u64,
     /// Message id as text, if any.
     pub message_id: Option<String>,
     /// Application properties as text values.

@@ -125,6 +125,16 @@ impl Engine {
             Record::BodyPage { page } => self.apply_body_page(&page),
             Record::EventPage { store, page } => self.apply_event_page(store, &page),
             Record::Spooled { store, event } => self.apply_spooled(store, event, durable),
+            Record::Scheduled { store, number, due, event } => {
+                self.apply_scheduled(store, number, due, event, durable);
+            }
+            Record::Unscheduled { store, numbers, why: _ } => self.apply_unscheduled(store, &numbers),
+            Record::NumbersReserved { store, below } => self.apply_numbers_reserved(store, below),
+            Record::JobCovers { job, scheduled } => {
+                if let Some(job) = self.jobs.get_mut(&job) {
+                    job.scheduled = scheduled;
+                }
+            }
         }
     }
 
@@ -295,6 +305,10 @@ impl Engine {
         for arrival in &store.arrivals {
             self.bodies.release(arrival.event.body, arrival.on_disk);
         }
+        for (_, scheduled) in store.schedule.iter() {
+            self.bodies.release(scheduled.event.body, scheduled.on_disk);
+        }
+        self.scheduled = self.scheduled.saturating_sub(store.schedule.len());
     }
 
     /// Keeps count of how many stores name a dead event store.
@@ -337,6 +351,7 @@ impl Engine {
             store.identity_proved = continues;
             store.next_id = store.next_id.max(store.reserved_below);
             store.last_after = Step(0);
+            store.schedule.resume();
             if let Kind::Channel(channel) = &mut store.kind {
                 channel.offered = store.next_id - 1;
             }

@@ -263,6 +263,13 @@ impl Store {
         }
     }
 
+    /// Remembers the message-id of a message that waits for its time: it has no event id yet.
+    pub(crate) fn remember_scheduled(&mut self, event: &StoredEvent, durable: bool) {
+        if let Some(extra) = &event.extra {
+            remember_extra(self, event, extra, durable);
+        }
+    }
+
     /// Remembers a message-id.
     pub(crate) fn remember_message_id(&mut self, id: &str, event: EventId, at: WallMs, durable: bool) {
         let window = self.publisher_dedupe_window();

@@ -2,7 +2,7 @@
 
 use crate::command::ConnId;
 use crate::engine::{Engine, Task};
-use crate::log::{Entry, Hold};
+use crate::log::Hold;
 use crate::publish::Facts;
 use crate::reader::{Owed, ReaderKey, Who};
 use crate::store::Store;
@@ -123,7 +123,11 @@ impl Engine {
         if self.check_size(target, size).is_err() || self.make_room(grave, durable).is_err() {
             return false;
         }
-        let origin = self.store(source).map(|s| s.origin_of(event));
+        let origin = self.store(source).filter(|_| event.id > 0).map(|s| s.origin_of(event));
+        if origin.is_none() {
+            // It was no event yet: it enters here.
+            self.prove_identity(grave);
+        }
         let before = event.extra.as_deref().cloned().unwrap_or_default();
         let count = before.dead.as_ref().map_or(0, |dead| dead.count) + 1;
         let dead = DeadLetter {
@@ -255,7 +259,7 @@ impl Engine {
     /// Puts an event that time or capacity removes where its store wants it: into its expiry queue, else its dead event
     /// store, unless it is one itself (5.1, QU-6). Where these can't take it the broker's dead-letter queue does. False
     /// if nothing can: then it must stay.
-    pub(crate) fn lay_out(&mut self, key: StoreKey, entry: &Entry, cause: &Cause) -> bool {
+    pub(crate) fn lay_out(&mut self, key: StoreKey, event: &StoredEvent, cause: &Cause) -> bool {
         let Some(store) = self.store(key) else { return true };
         let expiry_queue = store
             .queue()
@@ -269,12 +273,12 @@ impl Engine {
         let dest = store.name.to_string();
         for name in names {
             let grave = self.named_store(&name).filter(|&grave| grave != key);
-            if grave.is_some_and(|grave| self.put_dead(grave, key, &entry.event, &dest, cause)) {
+            if grave.is_some_and(|grave| self.put_dead(grave, key, event, &dest, cause)) {
                 return true;
             }
         }
         let grave = self.dead_letter_queue();
-        grave != key && self.put_dead(grave, key, &entry.event, &dest, cause)
+        grave != key && self.put_dead(grave, key, event, &dest, cause)
     }
 
     /// A settled message that can't go where its sender wanted goes to the dead-letter queue: its sender has no answer

@@ -61,6 +61,8 @@ pub(crate) enum Task {
     Recheck(StoreKey),
     /// Make delayed messages deliverable.
     Undelay(StoreKey),
+    /// Make events of messages whose delivery time has come.
+    Due(StoreKey),
     /// Send to a browser.
     Browse(TakerKey),
     /// Try blocked dead letters again.
@@ -89,6 +91,7 @@ impl Task {
             | Self::Recheck(store)
             | Self::Reap(store)
             | Self::Undelay(store)
+            | Self::Due(store)
             | Self::Unblock(store)
             | Self::Release(store) => Some(store),
             Self::Feed(_)
@@ -144,6 +147,8 @@ pub struct Engine {
     pub(crate) next_job: u32,
     pub(crate) surveys: BTreeMap<u64, Survey>,
     pub(crate) next_survey: u64,
+    /// Messages that wait for their delivery time, in all stores.
+    pub(crate) scheduled: u64,
     /// How many stores name a dead event store, by its name.
     pub(crate) graves: BTreeMap<String, u32>,
     pub(crate) readers: Slots<Reader>,
@@ -199,6 +204,7 @@ impl Engine {
             next_job: 0,
             surveys: BTreeMap::new(),
             next_survey: 0,
+            scheduled: 0,
             graves: BTreeMap::new(),
             readers: Slots::default(),
             takers: Slots::default(),
@@ -336,6 +342,7 @@ impl Engine {
             Task::LapseAll => self.expire_after_start(),
             Task::Recheck(store) => self.recheck_refused(store),
             Task::Undelay(store) => self.undelay(store),
+            Task::Due(store) => self.release_due(store),
             Task::Browse(taker) => self.feed_browser(taker),
             Task::Unblock(store) => self.unblock(store),
             Task::Release(store) => self.release_producers(store),

@@ -9,7 +9,7 @@ use crate::store::Store;
 use crate::view::View;
 use postroad_model::id::{EventId, JobKey, JoinKey, ObjectKey, StoreKey};
 use postroad_model::refusal::{Code, Refusal};
-use postroad_record::{Record, Removal, StoredEvent, Work};
+use postroad_record::{Record, Removal, StoredEvent, Unscheduling, Work};
 use postroad_selector::Selector;
 
 /// Purges that may run at once.
@@ -32,6 +32,8 @@ pub(crate) struct Job {
     pub at: EventId,
     /// Events removed so far.
     pub done: u64,
+    /// Of a purge: messages that wait for their time go too, up to this number.
+    pub scheduled: u64,
     filter: Option<Selector>,
     /// The newest event at the destination of the join at hand when its turn came: what comes later is no copy of
     /// what is purged.
@@ -70,6 +72,7 @@ impl Job {
             stage: 0,
             at,
             done: 0,
+            scheduled: 0,
             filter,
             until: None,
             unread: None,
@@ -96,14 +99,16 @@ impl Job {
 
 impl Engine {
     /// Does a piece of a purge at once. If that is all, it is one step, and the count is the answer; else a job goes on,
-    /// and the answer comes at its end.
+    /// and the answer comes at its end. Messages that wait for their time go too, up to the number `scheduled`.
     pub(crate) fn begin_purge(
         &mut self,
         reply: u64,
         work: Work,
         durable: bool,
+        scheduled: u64,
     ) -> Result<Option<Response>, Refusal> {
-        if let Some(job) = self.jobs.values_mut().find(|job| job.work == work) {
+        if let Some(job) = self.jobs.values_mut().find(|job| (&job.work, job.scheduled) == (&work, scheduled))
+        {
             // The same again waits for the one that runs.
             job.waiting.push(reply);
             return Ok(None);
@@ -113,12 +118,16 @@ impl Engine {
             return Err(Refusal::new(Code::LimitReached, "jobs", text));
         }
         let mut job = Job::new(JobKey(self.next_job), work, durable);
+        job.scheduled = scheduled;
         let more = self.do_piece(&mut job);
         if !more {
             return Ok(Some(Response::Purged { purged: job.done }));
         }
         let (key, stage, at, done) = (job.key, job.stage, job.at, job.done);
         self.record(Record::JobStarted { job: key, work: job.work }, durable);
+        if scheduled > 0 {
+            self.record(Record::JobCovers { job: key, scheduled }, durable);
+        }
         self.record(Record::JobMoved { job: key, stage, at, done }, durable);
         if let Some(state) = self.jobs.get_mut(&key) {
             state.until = job.until;
@@ -150,6 +159,9 @@ impl Engine {
     }
 
     fn do_piece(&mut self, job: &mut Job) -> bool {
+        if self.purge_scheduled(job) {
+            return true;
+        }
         let next = match job.work.clone() {
             Work::Purge { store, from, to, joins, .. } => match joins.get(job.stage as usize) {
                 Some(&join) => self.purge_copies(job, join, (store, from, to), &joins),
@@ -174,6 +186,29 @@ impl Engine {
         };
         job.at = next.unwrap_or(job.at);
         next.is_some()
+    }
+
+    /// Removes messages that wait for their time, if the job removes such; whether there may be more.
+    fn purge_scheduled(&mut self, job: &mut Job) -> bool {
+        let (store, last) = match job.work {
+            Work::Purge { store, .. } => (store, job.scheduled),
+            Work::Delete { store } => (store, u64::MAX),
+            Work::PurgeObject { .. } => return false,
+        };
+        let batch = self.settings.job_batch.max(1) as usize;
+        let numbers = self.first_scheduled(store, last, batch);
+        self.unschedule(store, &numbers, Unscheduling::Purged);
+        job.done += numbers.len() as u64;
+        numbers.len() == batch
+    }
+
+    /// Removes a message whose time has come if a purge under way was about to; whether it was.
+    pub(crate) fn purge_due(&mut self, key: StoreKey, number: u64) -> bool {
+        let covers = |job: &&mut Job| job.store() == Some(key) && number <= job.scheduled;
+        let Some(job) = self.jobs.values_mut().find(covers) else { return false };
+        job.done += 1;
+        self.unschedule(key, &[number], Unscheduling::Purged);
+        true
     }
 
     /// Looks through a store for up to a batch of events between two ids; `wanted` is `None` for one whose message must be
@@ -305,7 +340,7 @@ impl Engine {
     /// its name is free now, and a job removes what is in it.
     pub(crate) fn remove_store(&mut self, key: StoreKey, durable: bool) {
         let few = u64::from(self.settings.job_batch.max(1));
-        if self.store(key).is_none_or(|store| store.log.len() <= few) {
+        if self.store(key).is_none_or(|store| store.taken() <= few) {
             return self.record(Record::StoreDeleted { store: key }, durable);
         }
         let (job, work) = (JobKey(self.next_job), Work::Delete { store: key });

@@ -11,7 +11,7 @@
 //! list of records; only `apply` changes durable state, and replay uses the same `apply`.
 //!
 //! Where to look: `engine` (the loop), `apply`, `publish`, `queue`, `channel` and `reader`, `object`, `join` and
-//! `crossing`, `consumer`, `dead_letter`, `room` (capacity and expiry), `manage` (operators), `job` (purges and deletions in
+//! `crossing`, `consumer`, `dead_letter`, `room` (capacity and expiry), `schedule` (delayed delivery), `manage` (operators), `job` (purges and deletions in
 //! pieces); and for what is not in memory: `bodies`, `log`, `leaf`, `loading`.
 
 pub mod admin;
@@ -50,6 +50,7 @@ mod ready;
 mod resolve;
 mod rings;
 mod room;
+mod schedule;
 mod slots;
 mod snapshot;
 mod store;

@@ -85,6 +85,7 @@ impl Engine {
         let stores: Vec<(StoreKey, bool)> = self.all_stores().map(|s| (s.key, s.is_queue())).collect();
         for (key, is_queue) in stores {
             self.schedule(Task::Expire(key));
+            self.schedule(Task::Due(key));
             self.schedule(if is_queue { Task::Dispatch(key) } else { Task::Trim(key) });
         }
         self.schedule(Task::LapseAll);

@@ -228,7 +228,10 @@ impl Engine {
 
     /// Carries out an operator's request, and answers it unless it is answered later.
     pub(crate) fn take_request(&mut self, reply: u64, request: Request) {
-        let looks = matches!(request, Request::BrowseStore { .. } | Request::BrowseObject { .. });
+        let looks = matches!(
+            request,
+            Request::BrowseStore { .. } | Request::BrowseObject { .. } | Request::ListScheduled { .. }
+        );
         let again = (looks && !self.loading.retrying).then(|| request.clone());
         let result = self.administer(reply, request);
         let missed = std::mem::take(&mut *self.loading.missed.borrow_mut());

@@ -269,13 +269,23 @@ impl Engine {
         if let Some(first) = self.repeats(store, &message) {
             return Ok(self.take_repeated(key, first, &facts, message));
         }
+        let later = self.due_later(&message);
+        if later.is_some() {
+            self.check_schedule(store)?;
+        }
         self.make_room(key, store.keeps_on_disk(facts.durable))?;
+        if let Some(due) = later {
+            self.take_for_later(conn, key, due, &facts, message);
+            return Ok(Step(0));
+        }
         let Some(store) = self.store(key) else { return Ok(Step(0)) };
         if !self.is_needed(store) {
             // Nobody waits for it (RET-2): accepted, not stored.
             return Ok(Step(0));
         }
-        let extra = self.publish_extra(conn, store, &message);
+        // Only where a reader leaves out what its own client published (AM-10).
+        let named = store.channel().is_some_and(|channel| channel.readers.no_local > 0);
+        let extra = self.publish_extra(conn, store, &message, named);
         self.prove_identity(key);
         let body = self.bodies.next_id();
         self.bodies.insert(body, message.message);
@@ -310,7 +320,8 @@ impl Engine {
     /// not overtake the first one, which may still be on its way to the disk.
     fn take_repeated(&mut self, key: StoreKey, first: EventId, facts: &Facts, message: Incoming) -> Step {
         self.count(key, |c| c.deduplicated_total += 1);
-        if self.has_archive(key) {
+        // What it repeats may wait for its time: then nothing has arrived yet that it could be a second arrival of.
+        if first > 0 && self.has_archive(key) {
             let body = self.bodies.next_id();
             self.bodies.insert(body, message.message);
             let event = self.event(first, body, facts, None);
@@ -319,13 +330,17 @@ impl Engine {
         self.store(key).map_or(Step(0), |store| store.last_after)
     }
 
-    /// What only some publishes carry.
-    fn publish_extra(&self, conn: ConnId, store: &Store, message: &Incoming) -> Option<Box<Extra>> {
+    /// What only some publishes carry; `named` says that the client is to be known.
+    pub(crate) fn publish_extra(
+        &self,
+        conn: ConnId,
+        store: &Store,
+        message: &Incoming,
+        named: bool,
+    ) -> Option<Box<Extra>> {
         let dedupes = store.publisher_dedupe() == PublisherDedupe::MessageId;
         let message_id = message.message_id.clone().filter(|_| dedupes);
-        // Only where a reader leaves out what its own client published (AM-10).
-        let wanted = store.channel().is_some_and(|channel| channel.readers.no_local > 0);
-        let publisher = wanted.then(|| self.conns.get(&conn)).flatten();
+        let publisher = named.then(|| self.conns.get(&conn)).flatten();
         let extra =
             Extra { message_id, publisher: publisher.map(|c| c.client.id.clone()), ..Extra::default() };
         (!extra.is_empty()).then(|| Box::new(extra))

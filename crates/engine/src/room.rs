@@ -53,6 +53,9 @@ impl Engine {
             }
             match self.evict_oldest(key) {
                 Eviction::Done => {}
+                Eviction::NothingFree if self.store(key).is_some_and(waits_alone) => {
+                    return Err(self.cannot_evict(key));
+                }
                 Eviction::NothingFree => return Ok(()),
                 Eviction::Kept => return Err(self.cannot_evict(key)),
             }
@@ -65,9 +68,15 @@ impl Engine {
     fn cannot_evict(&self, key: StoreKey) -> Refusal {
         let Some(store) = self.store(key) else { return Refusal::new(Code::StoreFull, "", "it is full") };
         let (name, dlq) = (store.name.to_string(), &self.settings.dead_letter_queue);
-        let text = format!(
-            "'{name}' is full, and neither its dead event store nor '{dlq}' can take the oldest event: make room there"
-        );
+        let text = if waits_alone(store) {
+            format!(
+                "'{name}' is full of messages that wait for their delivery time: cancel some, or send later"
+            )
+        } else {
+            format!(
+                "'{name}' is full, and neither its dead event store nor '{dlq}' can take the oldest event: make room there"
+            )
+        };
         let code = if store.is_queue() { Code::QueueFull } else { Code::StoreFull };
         Refusal::new(code, name, text)
     }
@@ -116,7 +125,7 @@ impl Engine {
             component: component(store),
             named_object: None,
         };
-        if !self.lay_out(key, &entry, &cause) {
+        if !self.lay_out(key, &entry.event, &cause) {
             return Eviction::Kept;
         }
         self.note_skipped(key, id);
@@ -218,7 +227,7 @@ impl Engine {
             component: component(store),
             named_object: None,
         };
-        if !self.lay_out(key, &entry, &cause) {
+        if !self.lay_out(key, &entry.event, &cause) {
             return false;
         }
         self.note_skipped(key, id);
@@ -237,16 +246,22 @@ impl Engine {
     }
 }
 
-/// Whether the store holds as many events as its capacity allows.
+/// Whether the store holds as many events as its capacity allows, with those that wait for their time.
 pub(crate) fn is_full(store: &Store) -> bool {
     let capacity = u64::from(store.capacity());
-    capacity > 0 && store.log.len() >= capacity
+    capacity > 0 && store.taken() >= capacity
 }
 
 /// Whether the store holds more events than its capacity allows.
 fn is_over(store: &Store) -> bool {
     let capacity = u64::from(store.capacity());
-    capacity > 0 && store.log.len() > capacity
+    capacity > 0 && store.taken() > capacity
+}
+
+/// Whether a store is full of messages that wait for their time: what was taken for later is not evicted (QU-9).
+fn waits_alone(store: &Store) -> bool {
+    let capacity = u64::from(store.capacity());
+    capacity > 0 && store.schedule.len() >= capacity
 }
 
 /// The oldest event that no consumer of a queue holds: what a consumer has is not taken from under it.

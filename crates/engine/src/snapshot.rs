@@ -101,6 +101,7 @@ impl Engine {
                 Form::Plain => visit_event_pages(store, visit),
                 Form::Canonical => visit_each_event(store, visit),
             }
+            visit_schedule(store, visit);
             visit_beside_events(store, visit);
             self.visit_reoffers(store, visit);
         }
@@ -152,6 +153,9 @@ impl Engine {
     fn visit_jobs(&self, of: impl Fn(&Job) -> bool, visit: &mut dyn FnMut(Record)) {
         for job in self.jobs.values().filter(|job| job.durable && of(job)) {
             visit(Record::JobStarted { job: job.key, work: job.work.clone() });
+            if job.scheduled > 0 {
+                visit(Record::JobCovers { job: job.key, scheduled: job.scheduled });
+            }
             visit(Record::JobMoved { job: job.key, stage: job.stage, at: job.at, done: job.done });
         }
     }
@@ -306,6 +310,18 @@ fn visit_each_event(store: &Store, visit: &mut dyn FnMut(Record)) {
             visit(Record::Attempted { place, event, failed, counted });
         }
     });
+}
+
+/// What waits for its time, and the numbers that were given.
+fn visit_schedule(store: &Store, visit: &mut dyn FnMut(Record)) {
+    let (key, below) = (store.key, store.schedule.horizon());
+    if below > 1 {
+        visit(Record::NumbersReserved { store: key, below });
+    }
+    for (number, scheduled) in store.schedule.iter().filter(|(_, scheduled)| scheduled.on_disk) {
+        let (due, event) = (scheduled.due, scheduled.event.clone());
+        visit(Record::Scheduled { store: key, number, due, event });
+    }
 }
 
 /// What a store has besides its events: their publish keys, what is held for its joins, its arrivals, its marks.

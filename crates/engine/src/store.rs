@@ -8,6 +8,7 @@ use crate::log::{Entry, EventLog};
 use crate::message_ids::MessageIds;
 use crate::origins::Origins;
 use crate::queue::Queue;
+use crate::schedule::Schedule;
 use crate::temporary::Temporary;
 use postroad_model::id::{EventId, JoinKey, Origin, StoreKey, StoreUid, WallMs};
 use postroad_model::settings::{DedupeSettings, PublisherDedupe, StoreType};
@@ -58,9 +59,11 @@ pub(crate) struct Store {
     pub expiry_timer: WallMs,
     /// Events of a channel whose time is over and that nothing can take (5.1).
     pub unburied: BTreeSet<EventId>,
+    /// Messages that wait for their delivery time (QU-9).
+    pub schedule: Schedule,
     /// Where a retry of what could not be dead-lettered or laid out goes on.
     pub retry_from: EventId,
-    /// Bytes of the messages stored.
+    /// Bytes of the messages stored, and of those that wait for their time.
     pub bytes: u64,
     /// Message-ids seen within the window (DUP-11).
     pub message_ids: MessageIds,
@@ -156,6 +159,7 @@ impl Store {
             expiry: BTreeSet::new(),
             expiry_timer: 0,
             unburied: BTreeSet::new(),
+            schedule: Schedule::default(),
             retry_from: 0,
             bytes: 0,
             message_ids: MessageIds::default(),
@@ -220,6 +224,12 @@ impl Store {
     #[must_use]
     pub(crate) const fn last_id(&self) -> EventId {
         self.next_id - 1
+    }
+
+    /// Events that it has taken: those stored, and those that wait for their time.
+    #[must_use]
+    pub(crate) fn taken(&self) -> u64 {
+        self.log.len() + self.schedule.len()
     }
 
     /// Who first took this event (DUP-2): what it came with, else this store under the identity of its time.

@@ -72,7 +72,7 @@ impl Engine {
         let Some(store) = self.store(key) else { return false };
         let Some(Temporary { lifetime, maker: None }) = store.temporary else { return false };
         let linked = || !self.takers_of(key).is_empty() || !self.producers_of(key).is_empty();
-        let holds = store.log.len() > 0;
+        let holds = store.taken() > 0;
         let over = match lifetime {
             Lifetime::OnClose => true,
             Lifetime::OnNoLinks => !linked(),

@@ -117,6 +117,8 @@ codes! {
     ObjectInUse = "OBJECT_IN_USE", "amqp:resource-locked", 409, None;
     /// No such named object (ERR-2).
     ObjectNotFound = "OBJECT_NOT_FOUND", "amqp:not-found", 404, None;
+    /// No message waits for its delivery time under that number (QU-9).
+    ScheduledNotFound = "SCHEDULED_NOT_FOUND", "amqp:not-found", 404, None;
     /// It exists with other attributes (ERR-3).
     ObjectExists = "OBJECT_EXISTS", "amqp:precondition-failed", 409, None;
     /// A clash of kinds, or another definition while active (ERR-4).

@@ -618,6 +618,8 @@ pub struct BrokerSettings {
     pub spool_max_events: u64,
     /// Bytes of them, at most.
     pub spool_max_bytes: u64,
+    /// Messages of all stores that may wait for their delivery time (QU-9); each takes about 150 bytes of memory.
+    pub max_scheduled: u64,
     /// Bytes of messages in memory above which producers get no more credit; consumers go on.
     pub memory: u64,
     /// Events that one piece of a purge or of a deletion removes at most (DESIGN 7.7).
@@ -642,6 +644,7 @@ impl Default for BrokerSettings {
             auto_create_channels: Vec::new(),
             spool_max_events: 1_000_000,
             spool_max_bytes: 1024 * 1024 * 1024,
+            max_scheduled: 1_000_000,
             memory: 2 * 1024 * 1024 * 1024,
             job_batch: 256,
             cache: 32 * 1024 * 1024,

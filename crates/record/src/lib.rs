@@ -87,6 +87,19 @@ pub enum Removal {
     Unneeded,
 }
 
+/// Why a message that waited for its delivery time waits no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unscheduling {
+    /// Its time came: it is stored in the same step, if anybody needs it.
+    Due,
+    /// Its life was over before.
+    Expired,
+    /// An operator cancelled it.
+    Cancelled,
+    /// An operator purged the store, or deleted it.
+    Purged,
+}
+
 /// What a delivery count or a sent mark belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {
@@ -426,5 +439,39 @@ pub enum Record {
         store: StoreKey,
         /// The event.
         event: StoredEvent,
+    },
+    /// A message was taken that waits for its delivery time beside the events of a store (QU-9).
+    Scheduled {
+        /// Of which store.
+        store: StoreKey,
+        /// Its number among those that wait there, from 1, never given again.
+        number: u64,
+        /// When it becomes an event.
+        due: WallMs,
+        /// What it becomes then; its id is 0, and its arrival is when it was taken.
+        event: StoredEvent,
+    },
+    /// Messages wait for their delivery time no more.
+    Unscheduled {
+        /// Of which store.
+        store: StoreKey,
+        /// Which numbers; some in between that do not wait are no error.
+        numbers: Vec<IdRange>,
+        /// Why.
+        why: Unscheduling,
+    },
+    /// Numbers of waiting messages below this one may be given in memory, and never again after a restart.
+    NumbersReserved {
+        /// Of which store.
+        store: StoreKey,
+        /// The first number that is not reserved.
+        below: u64,
+    },
+    /// A purge takes waiting messages too: those up to this number.
+    JobCovers {
+        /// Which job.
+        job: JobKey,
+        /// The last number.
+        scheduled: u64,
     },
 }

@@ -51,6 +51,7 @@ pub(super) fn broker(mut table: Table<'_>, config: &mut Config) {
     set(&mut broker.max_window, table.integer("max_window", 1..=65_535));
     set(&mut broker.spool_max_events, table.integer("spool_max_events", 1..=u64::from(u32::MAX)));
     set(&mut broker.spool_max_bytes, table.size("spool_max_bytes", 1..=1 << 50));
+    set(&mut broker.max_scheduled, table.integer("max_scheduled", 1..=u64::from(u32::MAX)));
     set(&mut broker.max_topic_bytes, table.integer("max_topic_bytes", 1..=65_535));
     set(&mut broker.max_levels, table.integer("max_levels", 1..=1_024));
     table.unsupported(BROKER_LATER);

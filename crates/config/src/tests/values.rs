@@ -30,6 +30,7 @@ fn every_key_of_the_broker_arrives() {
         max_window = 100
         spool_max_events = 10
         spool_max_bytes = 1_000
+        max_scheduled = 11
         max_topic_bytes = 512
         max_levels = 16
         dlq_expose_properties = true
@@ -71,6 +72,7 @@ fn every_key_of_the_broker_arrives() {
         auto_create_channels: Vec::new(),
         spool_max_events: 10,
         spool_max_bytes: 1_000,
+        max_scheduled: 11,
         memory: 6 << 20,
         cache: 7 << 20,
         // No setting: how much a piece of a job does is the broker's own affair.

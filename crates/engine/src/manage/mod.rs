@@ -3,6 +3,7 @@
 mod browse;
 mod joins;
 mod objects;
+mod scheduled;
 mod stores;
 mod views;
 
@@ -37,6 +38,8 @@ impl Engine {
             Request::BrowseStore { kind, name, selection, page } => {
                 self.browse_store(kind, &name, &selection, &page)?
             }
+            Request::ListScheduled { kind, name, page } => self.list_scheduled(kind, &name, &page)?,
+            Request::CancelScheduled { kind, name, number } => self.cancel_scheduled(kind, &name, number)?,
             Request::CreateObject { channel, name, settings, configured } => {
                 return self.create_native(reply, &channel, &name, settings, configured);
             }

@@ -135,7 +135,7 @@ impl Engine {
         let last = state.and_then(|o| self.store(o.store)).map_or(0, Store::last_id);
         let durable = state.is_some_and(|o| o.settings.persistent);
         let filter = selection.filter.filter(|text| !text.trim().is_empty());
-        self.begin_purge(reply, Work::PurgeObject { object, from, to: to.min(last), filter }, durable)
+        self.begin_purge(reply, Work::PurgeObject { object, from, to: to.min(last), filter }, durable, 0)
     }
 }
 

@@ -178,11 +178,14 @@ impl Engine {
         parse_selector(selection.filter.as_deref())?;
         let Some(store) = self.store(key) else { return Err(gone(name)) };
         let (from, to) = selection_range(&selection, &store.name)?;
+        let filter = selection.filter.filter(|text| !text.trim().is_empty());
+        // What waits for its time has no event id, and nobody chooses by what is in it.
+        let whole = selection.from.is_none() && selection.to.is_none() && filter.is_none();
+        let scheduled = if whole { store.schedule.last_number() } else { 0 };
         let (to, durable) = (to.min(store.last_id()), store.owner.is_none());
         let repeats = |join: &&JoinKey| self.joins.get(join).is_some_and(|j| j.settings.propagate_purge);
         let joins = store.joins_out.iter().filter(repeats).copied().collect();
-        let filter = selection.filter.filter(|text| !text.trim().is_empty());
-        self.begin_purge(reply, Work::Purge { store: key, from, to, filter, joins }, durable)
+        self.begin_purge(reply, Work::Purge { store: key, from, to, filter, joins }, durable, scheduled)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Stores and events as operators see them.
 
-use crate::admin::{DeadLetterView, EventView, SettingsView, StoreKind, StoreView};
+use crate::admin::{DeadLetterView, EventView, ScheduledView, SettingsView, StoreKind, StoreView};
 use crate::engine::Engine;
 use crate::log::Entry;
 use crate::object::made_by_text;
+use crate::schedule::Scheduled;
 use crate::store::{Kind, Store};
 use postroad_amqp_codec::message::{ValueRef, map_entries};
 use postroad_amqp_codec::{Decode, Value};
@@ -52,9 +53,31 @@ impl Engine {
             consumers: self.consumer_count(store),
             in_delivery,
             stranded: self.stranded(store.key, looks),
+            scheduled: store.schedule.len(),
             blocked: store.queue().map_or(store.unburied.len(), |queue| queue.blocked.len()),
             jobs: self.job_views(|job| job.store() == Some(store.key)),
             counters: store.counters.clone(),
+        }
+    }
+
+    pub(super) fn scheduled_view(
+        &self,
+        number: u64,
+        scheduled: &Scheduled,
+        message: Option<&Message>,
+    ) -> ScheduledView {
+        let event = &scheduled.event;
+        ScheduledView {
+            number,
+            due: scheduled.due,
+            taken: event.arrived,
+            expires: event.expires,
+            priority: event.priority,
+            durable: event.durable,
+            size: self.bodies.size(event.body),
+            message_id: message.and_then(|m| m.message_id().map(value_text)),
+            properties: message.map(properties).unwrap_or_default(),
+            body: message.and_then(body_text),
         }
     }
 

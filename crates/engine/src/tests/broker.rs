@@ -1,6 +1,6 @@
 //! A broker without a world: an engine, a virtual clock, a journal in memory, and clients that only count.
 
-use crate::admin::{EventView, Page, Request, Response};
+use crate::admin::{EventView, Page, Request, Response, ScheduledView, StoreKind};
 use crate::command::{
     Client, CloseMode, Command, ConnId, ConsumerSpec, LinkNo, ProducerKey, Settlement, TakerKey,
 };
@@ -540,6 +540,24 @@ impl Broker {
                     after = next;
                 }
                 other => panic!("no events: {other:?}"),
+            }
+        }
+    }
+
+    /// What waits for its delivery time in a store, page by page.
+    pub(super) fn scheduled(&mut self, kind: StoreKind, name: &str) -> Result<Vec<ScheduledView>, Refusal> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let page = Page { after, limit: 3 };
+            match self.ask(Request::ListScheduled { kind, name: name.to_owned(), page })? {
+                Response::Scheduled { items, next } => {
+                    all.extend(items);
+                    if next.is_none() {
+                        return Ok(all);
+                    }
+                    after = next;
+                }
+                other => panic!("no list: {other:?}"),
             }
         }
     }

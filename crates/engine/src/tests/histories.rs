@@ -57,13 +57,15 @@ const JOINS: [&str; 9] = ["a->b", "b->c", "c->a", "a->k", "k->p", "a->p", "k->r"
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    Publish { store: usize, draft: (bool, i64, Option<u8>, Option<u32>) },
+    Publish { store: usize, draft: (bool, i64, Option<u8>, Option<u32>), delay: Option<i64> },
     Consume { slot: usize, source: usize, credit: u64, how: u8 },
     Credit { slot: usize, more: u64, drain: bool },
     Settle { slot: usize, back: u64, count: u64, outcome: u8 },
     Leave { slot: usize, how: u8 },
     Join { join: usize, what: u8 },
     Purge { store: usize, from: u64, count: u64 },
+    PurgeAll { store: usize },
+    Cancel { store: usize, number: u64 },
     PurgeObject { object: usize, from: u64, count: u64 },
     Alter { what: u8 },
     Remake { store: usize },
@@ -77,7 +79,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
     let draft =
         (any::<bool>(), 0..3i64, prop::option::weighted(0.3, 0..4u8), prop::option::weighted(0.2, 1..200u32));
     prop_oneof![
-        12 => (0..STORES.len(), draft).prop_map(|(store, draft)| Op::Publish { store, draft }),
+        12 => (0..STORES.len(), draft, prop::option::weighted(0.3, 0..300i64))
+            .prop_map(|(store, draft, delay)| Op::Publish { store, draft, delay }),
         4 => (0..4usize, 0..SOURCES.len(), 0..6u64, any::<u8>())
             .prop_map(|(slot, source, credit, how)| Op::Consume { slot, source, credit, how }),
         3 => (0..4usize, 0..9u64, any::<bool>()).prop_map(|(slot, more, drain)| Op::Credit { slot, more, drain }),
@@ -86,6 +89,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         2 => (0..4usize, 0..3u8).prop_map(|(slot, how)| Op::Leave { slot, how }),
         3 => (0..JOINS.len(), 0..6u8).prop_map(|(join, what)| Op::Join { join, what }),
         1 => (0..STORES.len(), 0..20u64, 0..9u64).prop_map(|(store, from, count)| Op::Purge { store, from, count }),
+        1 => (0..STORES.len()).prop_map(|store| Op::PurgeAll { store }),
+        1 => (0..STORES.len(), 1..9u64).prop_map(|(store, number)| Op::Cancel { store, number }),
         1 => (0..4usize, 0..20u64, 0..9u64)
             .prop_map(|(object, from, count)| Op::PurgeObject { object, from, count }),
         1 => (0..8u8).prop_map(|what| Op::Alter { what }),
@@ -99,7 +104,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
 
 pub(super) fn play(broker: &mut Broker, op: &Op, number: usize) {
     match op {
-        Op::Publish { store, draft } => publish(broker, STORES[*store], draft, number),
+        Op::Publish { store, draft, delay } => publish(broker, STORES[*store], draft, *delay, number),
         Op::Consume { slot, source, credit, how } => {
             broker.cut(&slot.to_string());
             let spec = spec(SOURCES[*source], *how);
@@ -125,6 +130,14 @@ pub(super) fn play(broker: &mut Broker, op: &Op, number: usize) {
             let selection = range(*from, *count);
             let _ = broker.ask(Request::PurgeStore { kind, name, selection });
         }
+        Op::PurgeAll { store } => {
+            let (kind, name) = kind_of(STORES[*store]);
+            let _ = broker.ask(Request::PurgeStore { kind, name, selection: Selection::default() });
+        }
+        Op::Cancel { store, number } => {
+            let (kind, name) = kind_of(STORES[*store]);
+            let _ = broker.ask(Request::CancelScheduled { kind, name, number: *number });
+        }
         Op::PurgeObject { object, from, count } => {
             let (channel, name) = SOURCES[*object].split_once("::").unwrap();
             let (channel, name) = (channel.to_owned(), name.to_owned());
@@ -141,13 +154,20 @@ pub(super) fn play(broker: &mut Broker, op: &Op, number: usize) {
     }
 }
 
-fn publish(broker: &mut Broker, store: &str, draft: &(bool, i64, Option<u8>, Option<u32>), number: usize) {
+fn publish(
+    broker: &mut Broker,
+    store: &str,
+    draft: &(bool, i64, Option<u8>, Option<u32>),
+    delay: Option<i64>,
+    number: usize,
+) {
     let &(nondurable, k, id, ttl) = draft;
     let draft = Draft {
         nondurable,
         ttl,
         id: id.map(|id| id.to_string()),
         properties: vec![("k".into(), Value::Long(k))],
+        annotations: delay.map(|ms| ("x-opt-delivery-delay", Value::Long(ms))).into_iter().collect(),
         ..Draft::new(&number.to_string())
     };
     let target = ProducerTarget::Address(Address::parse(store, None).unwrap());

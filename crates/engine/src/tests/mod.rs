@@ -18,6 +18,7 @@ mod objects;
 mod paging;
 mod paths;
 mod queues;
+mod schedule;
 mod temporaries;
 mod wild;
 

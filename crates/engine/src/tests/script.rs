@@ -3,7 +3,7 @@
 //! ```text
 //! channel c retention=interest           queue q capacity=10         define or alter; values are JSON or words
 //! object c::d start_event_id=0           join a->b max_hops=0
-//! publish c 1..3 4{color=R} x{id=X,prio=9,ttl=50,mem,to=q} by=client
+//! publish c 1..3 4{color=R} x{id=X,prio=9,ttl=50,mem,to=q} by=client       5{delay=100} 6{until=1000100}
 //! consume A c::d credit=5 conn=X selector="..." durable=S browse presettled no_local priority=1 start=4
 //!     expiry=never|link-detach|session-end|connection-close[,SECONDS]     expire A (leaves, its time begins)
 //! got A = 1 2*1                           new deliveries; *N is the delivery count
@@ -11,6 +11,7 @@
 //! credit A 7 [drain]     drained A 1      cut X (connection)     detach A     close A    ended A = CODE
 //! stored c = 1 2 3                        what lies in the store, in delivery order
 //! owed c::d = 4 5                         what a named object owes
+//! scheduled q = 5 6       cancel q 1      what waits for its delivery time; the number of one
 //! view c depth=3   view c::d backlog=2   view a->b state=running     fields of the operators' view
 //! purge c [1..3] [filter="..."]           purge c::d ...             delete c [cascade] [force], c::d, a->b [drain]
 //! pause a->b       resume a->b            alter a->b filter="..."
@@ -90,6 +91,12 @@ fn one_line(broker: &mut Broker, line: &str, at: &str) -> Done {
         "ack" | "release" | "fail" | "reject" | "refuse" => {
             outcome(broker, verb, &rest, at);
             Ok(())
+        }
+        "scheduled" => expect_scheduled(broker, &rest, at),
+        "cancel" => {
+            let (kind, name) = store_name(broker, rest[0]);
+            let number = rest[1].parse().unwrap();
+            broker.ask(Request::CancelScheduled { kind, name, number }).map(drop)
         }
         "stored" | "owed" => expect_listed(broker, verb, &rest, at),
         "view" => expect_view(broker, &rest, at),
@@ -193,6 +200,12 @@ fn drafts(word: &str) -> Vec<Draft> {
             Some(("prio", value)) => draft.priority = value.parse().ok(),
             Some(("ttl", value)) => draft.ttl = value.parse().ok(),
             Some(("id", value)) => draft.id = Some(value.to_owned()),
+            Some(("delay", value)) => {
+                draft.annotations.push(("x-opt-delivery-delay", Value::Long(value.parse().unwrap())));
+            }
+            Some(("until", value)) => {
+                draft.annotations.push(("x-opt-delivery-time", Value::Timestamp(value.parse().unwrap())));
+            }
             Some(("to", value)) => draft.to = Some(value.to_owned()),
             Some((key, value)) => {
                 let value = value.parse().map_or_else(|_| Value::String(value.into()), Value::Long);
@@ -283,6 +296,14 @@ fn expect_listed(broker: &mut Broker, verb: &str, rest: &[&str], at: &str) -> Do
         }
     })?;
     let texts: Vec<String> = items.into_iter().map(|event| event.body.unwrap_or_default()).collect();
+    assert_eq!(texts.join(" "), expanded(&rest[2..]), "{at}");
+    Ok(())
+}
+
+fn expect_scheduled(broker: &mut Broker, rest: &[&str], at: &str) -> Done {
+    let (kind, name) = store_name(broker, rest[0]);
+    let texts: Vec<String> =
+        broker.scheduled(kind, &name)?.into_iter().map(|item| item.body.unwrap_or_default()).collect();
     assert_eq!(texts.join(" "), expanded(&rest[2..]), "{at}");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     BodyPlace, DeadLetter, Extra, FramePlace, IdBlock, IdRange, Ids, KnownOrigins, MadeBy, Owner, Place,
-    Record, Removal, StoreDefinition, StoredBody, StoredEvent, Work, put_bodies, put_events,
+    Record, Removal, StoreDefinition, StoredBody, StoredEvent, Unscheduling, Work, put_bodies, put_events,
 };
 use bytes::Bytes;
 use postroad_model::id::{BodyId, JobKey, JoinKey, ObjectKey, Origin, StoreKey, StoreUid};
@@ -61,6 +61,10 @@ names! {
     BodyPage,
     EventPage,
     Spooled,
+    Scheduled,
+    Unscheduled,
+    NumbersReserved,
+    JobCovers,
 }
 
 const STORE: StoreKey = StoreKey(300);
@@ -115,6 +119,7 @@ pub(super) fn samples() -> Vec<Record> {
     records.extend(memories());
     records.extend(jobs());
     records.extend(pages());
+    records.extend(schedule());
     records
 }
 
@@ -246,6 +251,16 @@ fn pages() -> Vec<Record> {
     ]
 }
 
+fn schedule() -> Vec<Record> {
+    let event = StoredEvent { id: 0, ..plain_event() };
+    let why = [Unscheduling::Due, Unscheduling::Expired, Unscheduling::Cancelled, Unscheduling::Purged];
+    let mut records = vec![Record::Scheduled { store: STORE, number: 3, due: 1_000, event }];
+    records.extend(why.map(|why| Record::Unscheduled { store: STORE, numbers: vec![(3, 3), (5, 300)], why }));
+    records.push(Record::NumbersReserved { store: STORE, below: 65_537 });
+    records.push(Record::JobCovers { job: JobKey(5), scheduled: 300 });
+    records
+}
+
 /// A record with any numbers in it.
 pub(super) fn any_record() -> impl Strategy<Value = Record> {
     let ranges = prop::collection::vec((any::<u64>(), any::<u64>()), 0..5);
@@ -271,6 +286,10 @@ fn changed(record: Record, key: u32, one: u64, two: u64, ranges: &[IdRange], tex
             let bytes = Bytes::from(text.as_bytes().to_vec());
             Record::Body { id: BodyId(one), annotations: key, bytes }
         }
+        Record::Scheduled { event, .. } => {
+            Record::Scheduled { store, number: one, due: two, event: StoredEvent { expires: one, ..event } }
+        }
+        Record::Unscheduled { why, .. } => Record::Unscheduled { store, numbers: ranges.to_vec(), why },
         Record::Removed { why, kept, .. } => Record::Removed { store, ids: ranges.to_vec(), why, kept },
         Record::ObjectMoved { .. } => {
             Record::ObjectMoved { object: ObjectKey(key), low: one, done: ranges.to_vec() }
