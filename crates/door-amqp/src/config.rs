@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 /// The connection capability under which messages may name their own address (AM-1).
 pub(crate) const ANONYMOUS_RELAY: Symbol = Symbol::from_static("ANONYMOUS-RELAY");
+/// The connection capability under which messages may say when they are to be delivered (AM-1, QU-8).
+pub(crate) const DELAYED_DELIVERY: Symbol = Symbol::from_static("DELAYED_DELIVERY");
 /// The connection capability that makes a client id the client's alone (AM-2).
 pub(crate) const SOLE_CONNECTION: Symbol = Symbol::from_static("sole-connection-for-container");
 
@@ -93,7 +95,7 @@ impl DoorConfig {
             handle_max: self.handle_max,
             idle_timeout_ms: self.idle_timeout_ms,
             open_timeout_ms: self.open_timeout_ms,
-            offered_capabilities: vec![ANONYMOUS_RELAY],
+            offered_capabilities: vec![ANONYMOUS_RELAY, DELAYED_DELIVERY],
             properties,
             ..Config::default()
         }

@@ -48,9 +48,9 @@ fn sole(container: &str) -> Config {
 fn a_connection_is_opened_when_the_engine_has_it() {
     let mut world = world();
     let a = world.client(sole("a"), InitiateSasl::Skip);
-    world.expect(a, &["open postroad ANONYMOUS-RELAY sole-connection-for-container"]);
+    world.expect(a, &["open postroad ANONYMOUS-RELAY DELAYED_DELIVERY sole-connection-for-container"]);
     let b = world.client(Config { container_id: "b".into(), ..Config::default() }, InitiateSasl::Skip);
-    world.expect(b, &["open postroad ANONYMOUS-RELAY"]);
+    world.expect(b, &["open postroad ANONYMOUS-RELAY DELAYED_DELIVERY"]);
     world.clients[b].amqp.close(None).unwrap();
     world.expect(b, &["close"]);
     assert!(world.clients[b].door.is_closed());
@@ -64,12 +64,15 @@ fn a_second_sole_connection_is_refused_before_it_is_open() {
     let second = world.client(sole("a"), InitiateSasl::Skip);
     world.expect(
         second,
-        &["open postroad ANONYMOUS-RELAY failed", "close amqp:invalid-field CLIENT_ID_IN_USE"],
+        &[
+            "open postroad ANONYMOUS-RELAY DELAYED_DELIVERY failed",
+            "close amqp:invalid-field CLIENT_ID_IN_USE",
+        ],
     );
     assert!(world.clients[second].door.is_closed());
     world.cut(a);
     let third = world.client(sole("a"), InitiateSasl::Skip);
-    world.expect(third, &["open postroad ANONYMOUS-RELAY sole-connection-for-container"]);
+    world.expect(third, &["open postroad ANONYMOUS-RELAY DELAYED_DELIVERY sole-connection-for-container"]);
     proves("AM-2");
 }
 
@@ -82,7 +85,7 @@ fn credentials_are_asked_for_outside() {
         password: password.into(),
     };
     let a = world.client(Config::default(), plain("secret"));
-    world.expect(a, &["login ada true", "open postroad ANONYMOUS-RELAY"]);
+    world.expect(a, &["login ada true", "open postroad ANONYMOUS-RELAY DELAYED_DELIVERY"]);
     let b = world.client(Config::default(), plain("guess"));
     world.expect(
         b,
@@ -90,7 +93,7 @@ fn credentials_are_asked_for_outside() {
     );
     assert!(world.clients[b].door.is_closed());
     let c = world.client(Config::default(), InitiateSasl::Anonymous { trace: String::new() });
-    world.expect(c, &["open postroad ANONYMOUS-RELAY"]);
+    world.expect(c, &["open postroad ANONYMOUS-RELAY DELAYED_DELIVERY"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args};
 use serde_json::{Map, Value};
 
 /// Characters of a body or of properties that a table shows.
-const SHOWN: usize = 60;
+pub(crate) const SHOWN: usize = 60;
 
 /// Which events to remove.
 #[derive(Debug, Args)]
@@ -107,7 +107,8 @@ pub(crate) fn number(item: &Value, name: &str) -> u64 {
     item.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 
-fn properties(event: &Value) -> String {
+/// Application properties in one line.
+pub(crate) fn properties(event: &Value) -> String {
     let Some(members) = event.get("properties").and_then(Value::as_object) else { return "-".to_owned() };
     let written: Vec<String> = members
         .iter()

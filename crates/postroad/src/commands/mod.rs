@@ -14,6 +14,7 @@ pub(crate) mod journal;
 pub(crate) mod named_objects;
 pub(crate) mod operators;
 pub(crate) mod print;
+pub(crate) mod scheduled;
 pub(crate) mod status;
 pub(crate) mod store_settings;
 pub(crate) mod stores;

@@ -4,6 +4,7 @@ use super::api::{Api, ApiArgs, Path};
 use super::events::{BrowseArgs, PurgeArgs, number};
 use super::failure::{Failure, Outcome};
 use super::print::{self, Column, bytes, member};
+use super::scheduled::ScheduledArgs;
 use super::store_settings::{
     AnySettings, ChannelSettings, OwnSettings, QueueSettings, StoreSettings, members,
 };
@@ -35,6 +36,7 @@ Examples:
   postroad queue alter jobs --expiry-queue EXPIRED
   postroad queue list
   postroad queue browse jobs --max 10
+  postroad queue scheduled jobs --cancel 7
   postroad queue purge jobs --all
   postroad queue delete jobs --force")]
 pub(crate) struct QueueCommand {
@@ -69,6 +71,13 @@ enum Verb<S: Args> {
         name: Name,
         #[command(flatten)]
         which: BrowseArgs,
+    },
+    /// Look at messages that wait for their delivery time, or cancel some
+    Scheduled {
+        #[command(flatten)]
+        name: Name,
+        #[command(flatten)]
+        which: ScheduledArgs,
     },
 }
 
@@ -117,6 +126,7 @@ const CHANNEL: Kind = Kind {
         ("TYPE", |s| member(s, "type")),
         ("RETENTION", |s| member(s, "retention")),
         ("EVENTS", |s| member(s, "depth")),
+        ("SCHEDULED", |s| member(s, "scheduled")),
         ("SIZE", |s| bytes(number(s, "bytes"))),
         ("FIRST", |s| member(s, "first_event_id")),
         ("LAST", |s| member(s, "last_event_id")),
@@ -132,6 +142,7 @@ const QUEUE: Kind = Kind {
         ("QUEUE", |s| member(s, "name")),
         ("TYPE", |s| member(s, "type")),
         ("MESSAGES", |s| member(s, "depth")),
+        ("SCHEDULED", |s| member(s, "scheduled")),
         ("SIZE", |s| bytes(number(s, "bytes"))),
         ("IN DELIVERY", |s| member(s, "in_delivery")),
         ("STRANDED", |s| member(s, "stranded")),
@@ -173,6 +184,7 @@ impl<S: OwnSettings> Verb<S> {
             }
             Self::Purge { name, which } => which.run(api, &path(&name).word("purge")),
             Self::Browse { name, which } => which.run(api, path(&name).word("browse")),
+            Self::Scheduled { name, which } => which.run(api, &path(&name).word("scheduled")),
         }
     }
 }

@@ -20,6 +20,7 @@ const STORES: &[Family<StoreView>] = &[
     ("store_consumers", false, "Consumers attached", |s| s.consumers as i128),
     ("store_in_delivery", false, "Deliveries without outcome", |s| s.in_delivery.into()),
     ("store_stranded", false, "Messages that match no attached consumer", |s| s.stranded.into()),
+    ("store_scheduled", false, "Messages that wait for their delivery time", |s| s.scheduled.into()),
     ("store_last_event_id", false, "Newest event id given", |s| s.last_event_id.into()),
     ("store_stored", true, "Events stored", |s| s.counters.stored_total.into()),
     ("store_delivered", true, "Deliveries sent", |s| s.counters.delivered_total.into()),

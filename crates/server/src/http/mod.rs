@@ -15,6 +15,7 @@ mod joins;
 mod metrics;
 mod named_objects;
 mod paging;
+mod scheduled;
 mod settings;
 mod shapes;
 mod status;

@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response as HttpResponse};
-use postroad_engine::admin::{EventView, JoinView, ObjectView, StoreView};
+use postroad_engine::admin::{EventView, JoinView, ObjectView, ScheduledView, StoreView};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -45,8 +45,16 @@ pub(super) fn join(view: &JoinView) -> Value {
 
 /// An event; its application properties become an object.
 pub(super) fn event(view: &EventView) -> Value {
-    let mut members = members(view);
-    let properties = view.properties.iter().map(|(name, value)| (name.clone(), value.clone().into()));
+    with_properties(members(view), &view.properties)
+}
+
+/// A message that waits for its delivery time, likewise.
+pub(super) fn scheduled(view: &ScheduledView) -> Value {
+    with_properties(members(view), &view.properties)
+}
+
+fn with_properties(mut members: Map<String, Value>, properties: &[(String, String)]) -> Value {
+    let properties = properties.iter().map(|(name, value)| (name.clone(), value.clone().into()));
     members.insert("properties".to_owned(), Value::Object(properties.collect()));
     Value::Object(members)
 }

@@ -5,13 +5,14 @@ use super::body::{JsonBody, Names, NoParams, Params};
 use super::errors::{ApiError, ApiResult};
 use super::events::{self, BrowseParams};
 use super::paging::{PageParams, cut};
+use super::scheduled;
 use super::settings::{drop_name, merge};
 use super::shapes;
 use axum::Json;
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response as HttpResponse;
-use axum::routing::{get, post};
+use axum::routing::{delete as remove, get, post};
 use postroad_engine::admin::{Request, Response, SettingsView, StoreKind, StoreView};
 use postroad_model::settings::{ChannelSettings, QueueSettings};
 use serde::Deserialize;
@@ -24,13 +25,16 @@ pub(super) fn routes(app: App, kind: StoreKind) -> Router {
         .route("/{name}", get(show).put(put).patch(alter).delete(delete))
         .route("/{name}/purge", post(purge))
         .route("/{name}/browse", get(browse).post(browse_by_body))
+        .route("/{name}/scheduled", get(scheduled::list))
+        .route("/{name}/scheduled/{number}", remove(scheduled::cancel))
         .with_state(Stores { app, kind })
 }
 
+/// The stores of one kind.
 #[derive(Clone)]
-struct Stores {
-    app: App,
-    kind: StoreKind,
+pub(super) struct Stores {
+    pub(super) app: App,
+    pub(super) kind: StoreKind,
 }
 
 async fn list(State(stores): State<Stores>, Params(page): Params<PageParams>) -> ApiResult<Json<Value>> {

@@ -9,6 +9,7 @@ use postroad_engine::{
     Client, Command, ConnId, Effect, Engine, LinkNo, Now, Output, ProducerKey, ProducerTarget,
 };
 use postroad_model::address::Address;
+use postroad_model::annotations::Delay;
 use postroad_model::message::Incoming;
 use postroad_model::settings::BrokerSettings;
 use serde_json::{Value, json};
@@ -67,9 +68,13 @@ impl Backend {
     }
 
     fn publish(&mut self, address: &str, bodies: &[&str]) {
+        self.publish_delayed(address, bodies, None);
+    }
+
+    fn publish_delayed(&mut self, address: &str, bodies: &[&str], delay: Option<Delay>) {
         let producer = self.producer(address);
         for (tag, body) in bodies.iter().enumerate() {
-            let message = Box::new(Incoming::parse(&encoded(body)).unwrap());
+            let message = Box::new(Incoming { delay, ..Incoming::parse(&encoded(body)).unwrap() });
             self.perform(Command::Publish { producer, tag: tag as u64, message, settled: false });
         }
     }
@@ -298,6 +303,34 @@ fn a_browse_gives_pages() {
     assert_eq!(api.refused("GET /queues/q/browse?after=x", Value::Null), refusal(400, "BAD_VALUE"));
     assert_eq!(api.must("GET /queues/q", Value::Null)["jobs"], json!([]));
     assert_eq!(api.must("GET /status", Value::Null)["jobs"], json!([]));
+}
+
+#[test]
+fn what_waits_for_its_time_is_listed_and_cancelled() {
+    let mut api = Api::new();
+    api.must("PUT /queues/q", json!({}));
+    api.backend.publish_delayed("q", &["late"], Some(Delay::Until(90_000)));
+    api.backend.publish_delayed("q", &["soon", "later"], Some(Delay::For(50_000)));
+    let first = api.must("GET /queues/q/scheduled?max=2", Value::Null);
+    let bodies: Vec<&Value> = first["items"].as_array().unwrap().iter().map(|item| &item["body"]).collect();
+    assert_eq!(bodies, ["soon", "later"]);
+    let item = &first["items"][0];
+    assert_eq!((&item["number"], &item["properties"]), (&json!(2), &json!({ "word": "soon" })));
+    assert!(item["due"].as_u64() > Some(51_000) && item["taken"].as_u64() > Some(1_000));
+    let next = first["next"].as_str().unwrap();
+    let second = api.must(&format!("GET /queues/q/scheduled?after={next}"), Value::Null);
+    assert_eq!((&second["items"][0]["body"], second.get("next")), (&json!("late"), None));
+    assert_eq!(api.must("DELETE /queues/q/scheduled/2", Value::Null), json!({ "number": 2 }));
+    let refused = |api: &mut Api, line: &str| api.refused(line, Value::Null);
+    assert_eq!(refused(&mut api, "DELETE /queues/q/scheduled/2"), refusal(404, "SCHEDULED_NOT_FOUND"));
+    assert_eq!(refused(&mut api, "DELETE /queues/q/scheduled/x"), refusal(400, "BAD_VALUE"));
+    assert_eq!(refused(&mut api, "DELETE /channels/q/scheduled/1"), refusal(404, "CHANNEL_NOT_FOUND"));
+    assert_eq!(refused(&mut api, "GET /queues/q/scheduled?after=x"), refusal(400, "BAD_VALUE"));
+    let shown = api.must("GET /queues/q", Value::Null);
+    assert_eq!((&shown["scheduled"], &shown["depth"]), (&json!(2), &json!(0)));
+    let line = "postroad_store_scheduled{kind=\"queue\",name=\"q\"} 2";
+    assert!(api.page("/metrics").lines().any(|found| found == line));
+    assert_eq!(api.must("POST /queues/q/purge", Value::Null), json!({ "purged": 2 }));
 }
 
 #[test]

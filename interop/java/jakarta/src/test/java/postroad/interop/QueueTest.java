@@ -111,6 +111,40 @@ class QueueTest extends JmsTest {
     }
 
     @Test
+    void aDelayedMessageComesWhenItIsDue() throws Exception {
+        Session session = session();
+        Queue queue = session.createQueue(fresh("q"));
+        MessageConsumer consumer = session.createConsumer(queue);
+        MessageProducer producer = session.createProducer(queue);
+        producer.setDeliveryDelay(1_500);
+        TextMessage late = session.createTextMessage("late");
+        producer.send(late);
+        producer.setDeliveryDelay(0);
+        producer.send(session.createTextMessage("at once"));
+        assertEquals("at once", text(consumer));
+        Message got = consumer.receive(PATIENCE_MS);
+        assertTrue(System.currentTimeMillis() >= late.getJMSDeliveryTime());
+        assertEquals("late", textOf(got));
+        assertEquals(late.getJMSDeliveryTime(), got.getJMSDeliveryTime());
+        assertFalse(got.getJMSRedelivered());
+        Spec.proves("QU-8");
+    }
+
+    @Test
+    void aDelayedMessageSurvivesACrash() throws Exception {
+        Session session = session();
+        Queue queue = session.createQueue(fresh("q"));
+        MessageProducer producer = session.createProducer(queue);
+        producer.setDeliveryDelay(2_000);
+        TextMessage late = session.createTextMessage("late");
+        producer.send(late);
+        broker.crash();
+        MessageConsumer consumer = session().createConsumer(queue);
+        assertEquals("late", text(consumer));
+        assertTrue(System.currentTimeMillis() >= late.getJMSDeliveryTime());
+    }
+
+    @Test
     void aPersistentMessageSurvivesACrash() throws Exception {
         Session session = session();
         Queue queue = session.createQueue(fresh("q"));

@@ -39,6 +39,22 @@ class SubscriptionTest extends JmsTest {
     }
 
     @Test
+    void aDurableSubscriptionIsNotPastADelayedMessage() throws Exception {
+        Session session = connect(fresh("cid")).createSession(Session.AUTO_ACKNOWLEDGE);
+        Topic topic = session.createTopic(fresh("t"));
+        MessageConsumer consumer = session.createDurableConsumer(topic, "S");
+        MessageProducer producer = session.createProducer(topic);
+        producer.setDeliveryDelay(1_500);
+        producer.send(session.createTextMessage("m1"));
+        producer.setDeliveryDelay(0);
+        producer.send(session.createTextMessage("m2"));
+        assertEquals("m2", text(consumer));
+        consumer.close();
+        assertEquals("m1", text(session.createDurableConsumer(topic, "S")));
+        Spec.proves("objects:T17");
+    }
+
+    @Test
     void itContinuesOnAnotherConnectionAfterACrashOfTheBroker() throws Exception {
         String client = fresh("cid");
         Connection connection = connect(client);
