@@ -4,6 +4,7 @@
 use crate::broker::Input;
 use crate::check::{Violation, reach, recovery};
 use crate::client::{Place, Wanted};
+use crate::messages::MAX_DELAY_MS;
 use crate::workload::settle_range;
 use crate::world::World;
 use postroad_amqp_codec::state::DeliveryState;
@@ -27,6 +28,10 @@ pub fn heal(world: &mut World) -> Result<(), Violation> {
         world.lose(seat);
     }
     mend(world);
+    settle_down(world)?;
+    let time = world.now.wall.max(world.latest.wall) + 2 * MAX_DELAY_MS - world.now.wall;
+    world.now.wall += time;
+    world.now.mono += time;
     settle_down(world)?;
     probe(world)?;
     drain(world)?;
@@ -152,6 +157,13 @@ fn drain(world: &mut World) -> Result<(), Violation> {
         let left = world.ledger.stores.values().filter(|s| s.queue().is_some() && !s.events.is_empty());
         for name in left.map(|s| s.name.clone()).collect::<Vec<_>>() {
             drain_one(world, None, &Place::Queue(name))?;
+        }
+    }
+    for store in world.ledger.stores.values() {
+        if let Some((number, waiting)) = store.waiting.iter().next() {
+            let text =
+                format!("message {} (number {number}) of '{}' waits for ever", waiting.number, store.name);
+            return Err(Violation::new("progress", text));
         }
     }
     for store in world.ledger.stores.values().filter(|store| store.queue().is_some()) {

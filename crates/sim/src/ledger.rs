@@ -34,10 +34,23 @@ impl Event {
 pub struct Fate {
     /// It was first stored.
     pub stored: u64,
+    /// It was first taken to wait for its delivery time; 0 if never.
+    pub scheduled: u64,
     /// It was last removed; 0 if never.
     pub removed: u64,
-    /// How often it was stored as published here.
+    /// How often it was taken as published here.
     pub published: u32,
+}
+
+/// A message that waits for its delivery time.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Which message.
+    pub number: u64,
+    /// When its time comes.
+    pub due: u64,
+    /// What it becomes then.
+    pub stored: StoredEvent,
 }
 
 /// A store.
@@ -53,6 +66,10 @@ pub struct Store {
     pub last: EventId,
     /// What it holds.
     pub events: BTreeMap<EventId, Event>,
+    /// What waits for its delivery time, by number.
+    pub waiting: BTreeMap<u64, Waiting>,
+    /// The highest number recorded.
+    pub last_number: u64,
     /// Every origin that it has taken.
     pub origins: BTreeSet<Origin>,
     /// What became of each message here.
@@ -156,6 +173,8 @@ pub struct Ledger {
     /// A number of a body was given to another message, so that the records do not make sense without the checkpoints
     /// between them.
     pub reused: bool,
+    /// Bodies of messages whose time has come in a step.
+    released: (u64, BTreeSet<BodyId>),
     /// Steps applied.
     pub steps: u64,
 }
@@ -273,15 +292,22 @@ impl Ledger {
                 // A body is written again where nothing on disk held it any more. Its number may go to another message
                 // then, if a start did not see that it had been given.
                 let before = self.bodies.insert(*id, number);
-                let mut events = self.stores.values().flat_map(|store| store.events.values());
+                let holds = |store: &Store| {
+                    store.events.values().any(|e| e.stored.body == *id)
+                        || store.waiting.values().any(|w| w.stored.body == *id)
+                };
                 if before.is_some_and(|before| before != number) {
-                    if events.any(|e| e.stored.body == *id) {
+                    if self.stores.values().any(holds) {
                         return Err(format!("body {} is now message {number}", id.0));
                     }
                     self.reused = true;
                 }
             }
             Record::Stored { store, event } => self.apply_stored(*store, event)?,
+            Record::Scheduled { store, number, due, event } => {
+                self.apply_scheduled(*store, *number, *due, event)?;
+            }
+            Record::Unscheduled { store, numbers, .. } => self.apply_unscheduled(*store, numbers),
             Record::Removed { store, ids, why, .. } => self.apply_removed(*store, ids, *why),
             Record::Attempted { place: Place::Store(store), event, failed, counted } => {
                 if let Some(store) = self.stores.get_mut(store) {
@@ -310,18 +336,59 @@ impl Ledger {
         if let Some(dead) = stored.extra.as_ref().and_then(|e| e.dead.as_ref()) {
             self.dead.insert((dead.dest.clone(), dead.event_id, dead.named_object.clone()));
         }
-        let step = self.steps;
+        let (step, waited) = (self.steps, self.has_released(stored.body));
         let Some(store) = self.stores.get_mut(&key) else { return Ok(()) };
         store.last = store.last.max(stored.id);
         let fate = store.fates.entry(event.number).or_default();
         fate.stored = if fate.stored == 0 { step } else { fate.stored };
         let joined = stored.extra.as_ref().is_some_and(|e| e.origin.is_some());
-        fate.published += u32::from(!joined);
+        // What waited was counted when it was taken.
+        fate.published += u32::from(!joined && !waited);
         if !event.is_exempt() {
             store.origins.insert(event.origin);
         }
         store.events.insert(stored.id, event);
         Ok(())
+    }
+
+    fn apply_scheduled(
+        &mut self,
+        key: StoreKey,
+        number: u64,
+        due: u64,
+        stored: &StoredEvent,
+    ) -> Result<(), String> {
+        let message = self.bodies.get(&stored.body).copied();
+        let message = message.ok_or_else(|| format!("number {number} of store {} has no body", key.0))?;
+        let step = self.steps;
+        let Some(store) = self.stores.get_mut(&key) else { return Ok(()) };
+        let fate = store.fates.entry(message).or_default();
+        fate.scheduled = if fate.scheduled == 0 { step } else { fate.scheduled };
+        fate.published += 1;
+        store.last_number = store.last_number.max(number);
+        store.waiting.insert(number, Waiting { number: message, due, stored: stored.clone() });
+        Ok(())
+    }
+
+    fn apply_unscheduled(&mut self, key: StoreKey, numbers: &[(u64, u64)]) {
+        let step = self.steps;
+        let Some(store) = self.stores.get_mut(&key) else { return };
+        for &(first, last) in numbers {
+            let gone: Vec<u64> = store.waiting.range(first..=last).map(|(&number, _)| number).collect();
+            for number in gone {
+                let Some(waiting) = store.waiting.remove(&number) else { continue };
+                if self.released.0 != step {
+                    self.released = (step, BTreeSet::new());
+                }
+                self.released.1.insert(waiting.stored.body);
+            }
+        }
+    }
+
+    /// Whether a message waits no more since a record of the present step.
+    #[must_use]
+    pub fn has_released(&self, body: BodyId) -> bool {
+        self.released.0 == self.steps && self.released.1.contains(&body)
     }
 
     fn apply_removed(&mut self, key: StoreKey, ids: &[(EventId, EventId)], _why: Removal) {
@@ -408,6 +475,8 @@ impl Ledger {
             identities: vec![(first.max(1), uid)],
             last: first.max(1) - 1,
             events: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            last_number: 0,
             origins: BTreeSet::new(),
             fates: BTreeMap::new(),
             attempts: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! The lines of a world: connections that come and go, bytes in both directions, and what clients see at their ends.
 
 use crate::broker::Input;
-use crate::check::{Violation, delivery};
+use crate::check::{Violation, delivery, schedule};
 use crate::client::{Client, Held, Place, Saw};
 use crate::line::Line;
 use crate::world::World;
@@ -156,6 +156,12 @@ impl World {
             && let Some(sent) = self.messages.get(received.number)
         {
             delivery::check_no_local(&place, seat, received.number, sent)?;
+        }
+        if let Place::Queue(name) | Place::Volatile(name) | Place::Object(name, ..) = &place
+            && !delivery::may_repeat(name)
+        {
+            let delay = self.messages.get(received.number).and_then(|sent| sent.delay);
+            schedule::check_delivered(delay, received.number, self.latest.wall)?;
         }
         let held = Held { number: received.number, event: received.event };
         if !settled {

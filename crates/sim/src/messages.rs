@@ -7,11 +7,15 @@ use postroad_amqp_codec::composite::decode_composite;
 use postroad_amqp_codec::message::{
     Body, Header, Message as Whole, MessageId, Properties, Sections, ValueRef, find_in_map,
 };
-use postroad_amqp_codec::{Map, Reader, Value};
+use postroad_amqp_codec::{Map, Reader, Symbol, Value};
+use postroad_model::annotations::Delay;
 use postroad_model::message::Message;
 
 /// The colours by which selectors choose.
 pub const COLOURS: [&str; 3] = ["red", "green", "blue"];
+
+/// Milliseconds that a message is delayed at most.
+pub const MAX_DELAY_MS: u64 = 3_000;
 
 /// One message that a client has sent, at least once.
 #[derive(Clone, Debug)]
@@ -22,6 +26,8 @@ pub struct Sent {
     pub key: u64,
     /// Asked to be kept.
     pub durable: bool,
+    /// Not to be delivered at once.
+    pub delay: Option<Delay>,
     /// Sent more than once under the same message-id.
     pub resent: bool,
     /// The seat that sent it first, and the store that it went to.
@@ -52,13 +58,23 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Makes a message that a seat sends to a store, and that goes to `to` if it names an address itself. Returns its
-    /// number and its bytes.
-    pub fn make(&mut self, random: &mut Random, by: (usize, String), to: Option<&str>) -> (u64, Bytes) {
+    /// Makes a message that a seat sends to a store at a wall-clock time, and that goes to `to` if it names an address
+    /// itself. Returns its number and its bytes.
+    pub fn make(
+        &mut self,
+        random: &mut Random,
+        by: (usize, String),
+        to: Option<&str>,
+        wall: u64,
+    ) -> (u64, Bytes) {
         let number = self.sent.len() as u64;
         let colour = random.index(COLOURS.len());
         let (key, durable) = (random.below(4), !random.one_in(4));
         let ttl = random.one_in(12).then(|| u32::try_from(random.range(1, 3_000)).unwrap_or(1));
+        let delay = random.one_in(8).then(|| {
+            let ms = random.below(MAX_DELAY_MS);
+            if random.one_in(2) { Delay::For(ms) } else { Delay::Until(wall.saturating_add(ms)) }
+        });
         let size = match random.below(100) {
             0 => random.range(8_000, 20_000),
             1..=5 => random.range(500, 3_000),
@@ -70,8 +86,8 @@ impl Messages {
             ttl,
             ..Header::default()
         };
-        let (whole, bare) = encode(number, COLOURS[colour], key, to, header, size);
-        self.sent.push(Sent { colour, key, durable, resent: false, by, bare, whole });
+        let (whole, bare) = encode(number, COLOURS[colour], key, to, (header, delay), size);
+        self.sent.push(Sent { colour, key, durable, delay, resent: false, by, bare, whole });
         (number, self.sent.last().map(|sent| sent.whole.clone()).unwrap_or_default())
     }
 
@@ -81,9 +97,18 @@ impl Messages {
         let header = Header { durable: true, ..Header::default() };
         let key = number + 100;
         let (whole, bare) =
-            encode(number, COLOURS.get(colour).copied().unwrap_or("red"), key, None, header, 5);
+            encode(number, COLOURS.get(colour).copied().unwrap_or("red"), key, None, (header, None), 5);
         let by = (usize::MAX, String::new());
-        self.sent.push(Sent { colour, key, durable: true, resent: false, by, bare, whole: whole.clone() });
+        self.sent.push(Sent {
+            colour,
+            key,
+            durable: true,
+            delay: None,
+            resent: false,
+            by,
+            bare,
+            whole: whole.clone(),
+        });
         (number, whole)
     }
 
@@ -160,7 +185,7 @@ fn encode(
     colour: &str,
     key: u64,
     to: Option<&str>,
-    header: Header,
+    (header, delay): (Header, Option<Delay>),
     size: u64,
 ) -> (Bytes, Bytes) {
     let mut properties = Map::new();
@@ -169,8 +194,14 @@ fn encode(
     properties.insert("k", key.to_string().as_str());
     let filler = char::from(b'a' + u8::try_from(number % 26).unwrap_or(0));
     let text: String = std::iter::repeat_n(filler, usize::try_from(size).unwrap_or(0)).collect();
+    let annotation = delay.map(|delay| match delay {
+        Delay::Until(at) => ("x-opt-delivery-time", Value::Timestamp(i64::try_from(at).unwrap_or(i64::MAX))),
+        Delay::For(ms) => ("x-opt-delivery-delay", Value::Ulong(ms)),
+    });
     let message = Whole {
         header: Some(header),
+        message_annotations: annotation
+            .map(|(key, value)| Map(vec![(Symbol::from_static(key).into(), value)])),
         properties: Some(Properties {
             message_id: Some(MessageId::String(format!("m{number}"))),
             to: to.map(str::to_owned),

@@ -32,6 +32,8 @@ pub struct Shadow {
     pub identity: BTreeMap<(String, u64), u64>,
     /// Stores and named objects from which an operator has purged.
     pub purged: BTreeSet<String>,
+    /// Numbers of waiting messages that an operator has cancelled, by store.
+    pub cancelled: BTreeSet<(String, u64)>,
     /// Durable messages whose taking was confirmed.
     pub taken: u64,
     /// Deliveries.
@@ -44,8 +46,8 @@ impl Shadow {
     /// The broker goes on from another folder: what it did since that was copied is not its past any more.
     pub fn forget(&mut self) {
         let kept = std::mem::take(self);
-        let Self { purged, taken, delivered, repeated, .. } = kept;
-        *self = Self { purged, taken, delivered, repeated, ..Self::default() };
+        let Self { purged, cancelled, taken, delivered, repeated, .. } = kept;
+        *self = Self { purged, cancelled, taken, delivered, repeated, ..Self::default() };
     }
 
     /// Whether any consumer of a place has accepted an item.

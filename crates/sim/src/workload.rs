@@ -79,7 +79,8 @@ fn publish(world: &mut World, names: &Catalogue, seat: usize) {
             let Some(bytes) = world.messages.again(number) else { return };
             (number, bytes)
         } else {
-            world.messages.make(&mut world.random, (seat, store.clone()), named.as_deref())
+            let wall = world.now.wall;
+            world.messages.make(&mut world.random, (seat, store.clone()), named.as_deref(), wall)
         };
         let settled = world.random.one_in(20);
         let Some((client, _)) = world.seats.get_mut(seat).and_then(|s| s.live.as_mut()) else { return };
@@ -233,7 +234,7 @@ fn leave(world: &mut World, seat: usize) {
 
 /// One operation of an operator.
 fn administer(world: &mut World, names: &mut Catalogue) {
-    let request = match world.random.below(16) {
+    let request = match world.random.below(17) {
         0 if names.queues.len() < 6 => Some(names.queue(&mut world.random)),
         1 if names.channels.len() < 8 => Some(names.channel(&mut world.random)),
         2 | 3 if names.objects.len() < 8 => names.object(&mut world.random),
@@ -244,7 +245,8 @@ fn administer(world: &mut World, names: &mut Catalogue) {
         10 => pause(world, names),
         11 => alter_join(world, names),
         12 => delete(world, names),
-        13 => {
+        13 => cancel(world),
+        14 => {
             let name = world.random.pick(&names.queues).cloned();
             name.map(|name| Request::ShowStore { kind: StoreKind::Queue, name })
         }
@@ -294,6 +296,17 @@ fn purge(world: &mut World, names: &Catalogue) -> Option<Request> {
     };
     world.shadow.purged.insert(name);
     Some(request)
+}
+
+/// Cancels a message that waits, or one that does not.
+fn cancel(world: &mut World) -> Option<Request> {
+    let stores = world.ledger.stores.values().filter(|store| !store.waiting.is_empty());
+    let stores: Vec<_> = stores.map(|s| (s.name.clone(), s.queue().is_some(), s.last_number)).collect();
+    let (name, is_queue, last) = world.random.pick(&stores)?.clone();
+    let number = last.saturating_sub(world.random.below(4));
+    world.shadow.cancelled.insert((name.clone(), number));
+    let kind = if is_queue { StoreKind::Queue } else { StoreKind::Channel };
+    Some(Request::CancelScheduled { kind, name, number })
 }
 
 fn pause(world: &mut World, names: &mut Catalogue) -> Option<Request> {

@@ -9,7 +9,8 @@ use crate::messages::{Messages, Received, Sent};
 use crate::shadow::{Item, Shadow};
 
 /// How a store is named whose contents may hold one message several times.
-fn may_repeat(name: &str) -> bool {
+#[must_use]
+pub fn may_repeat(name: &str) -> bool {
     name.starts_with("DLQ") || name.starts_with("grave") || name.starts_with("archive")
 }
 
@@ -39,9 +40,10 @@ pub fn check_confirmed(
     if !target.keeps_on_disk(sent.durable) || target.keeps_by_interest() || target.altered {
         return Ok(false);
     }
-    match target.fates.get(&number) {
-        Some(Fate { stored, .. }) if *stored <= durable => Ok(true),
-        Some(Fate { stored, .. }) => {
+    let taken = |fate: &Fate| if fate.scheduled == 0 { fate.stored } else { fate.scheduled };
+    match target.fates.get(&number).map(taken) {
+        Some(stored) if stored <= durable => Ok(true),
+        Some(stored) => {
             let text = format!(
                 "message {number} was confirmed by '{store}' in step {stored}, but only {durable} steps are durable"
             );

@@ -10,6 +10,7 @@ pub mod position;
 pub mod reach;
 pub mod recovery;
 pub mod removal;
+pub mod schedule;
 
 use crate::ledger::Ledger;
 use crate::messages::Messages;
@@ -74,11 +75,18 @@ pub fn check_record(
             };
             let known = view.ledger.event(target, event).map_err(|text| Violation::new("records", text))?;
             once::check(view, target, &known)?;
+            schedule::check_stored(view, target, &known)?;
             identities.check(target, &known)?;
             order.check(view, *store, &known, target)?;
             hops::check(view, *store, target, &known)
         }
         Record::Removed { store, ids, why, .. } => removal::check(view, *store, ids, *why),
+        Record::Scheduled { store, number, due, event } => {
+            schedule::check_scheduled(view, *store, *number, *due, event)
+        }
+        Record::Unscheduled { store, numbers, why } => {
+            schedule::check_unscheduled(view, *store, numbers, *why)
+        }
         Record::ObjectMoved { object, low, done } => position::check_object(view, *object, *low, done),
         Record::JoinMoved { join, cursor } => {
             order.settle();

@@ -23,9 +23,19 @@ pub fn check(view: &View<'_>, store: &Store, event: &Event) -> Result<(), Violat
             format!("'{name}' takes message {number} (origin {:?}) again, as event {id}", event.origin);
         return Err(Violation::new(RULE, text));
     }
-    if joined {
+    // What waited was looked at when it was taken.
+    if joined || event.is_exempt() || view.ledger.has_released(event.stored.body) {
         return Ok(());
     }
+    check_repeated(view, store, event.number)
+}
+
+/// Checks that a message that a client published is not taken a second time where repeated ones are recognised.
+///
+/// # Errors
+/// The broken promise.
+pub fn check_repeated(view: &View<'_>, store: &Store, number: u64) -> Result<(), Violation> {
+    let name = &store.name;
     let dedupes = match (store.queue(), store.channel()) {
         (Some(q), _) => {
             q.publisher_dedupe == PublisherDedupe::MessageId && q.publisher_dedupe_window > view.wall
@@ -38,7 +48,7 @@ pub fn check(view: &View<'_>, store: &Store, event: &Event) -> Result<(), Violat
     let before = store.fates.get(&number).map_or(0, |fate| fate.published);
     let resent = view.messages.get(number).is_some_and(|sent| sent.resent);
     if before > 0 && ((dedupes && !store.altered) || !resent) {
-        let text = format!("'{name}' stores the published message {number} again, as event {id}");
+        let text = format!("'{name}' takes the published message {number} again");
         return Err(Violation::new(RULE, text));
     }
     Ok(())

@@ -101,7 +101,42 @@ pub fn check_state(broker: &mut Broker, ledger: &Ledger, now: Now) -> Result<(),
             }
         }
     }
+    check_waiting(broker, ledger, now)?;
     check_positions(broker, ledger, now)
+}
+
+/// What waits for its delivery time on disk is listed, and nothing else that was to be on disk.
+fn check_waiting(broker: &mut Broker, ledger: &Ledger, now: Now) -> Result<(), Violation> {
+    for store in ledger.stores.values() {
+        let kind = if store.queue().is_some() { StoreKind::Queue } else { StoreKind::Channel };
+        let (mut shown, mut after) = (BTreeMap::new(), None);
+        loop {
+            let request = Request::ListScheduled {
+                kind,
+                name: store.name.clone(),
+                page: Page { after, limit: usize::MAX },
+            };
+            let Some(Ok(Response::Scheduled { items, next })) = broker.ask(now, request) else {
+                return Err(Violation::new(
+                    "state",
+                    format!("what waits in '{}' can't be listed", store.name),
+                ));
+            };
+            let on_disk = items.into_iter().filter(|item| store.keeps_on_disk(item.durable));
+            shown.extend(on_disk.map(|item| (item.number, (item.due, item.message_id.unwrap_or_default()))));
+            if next.is_none() {
+                break;
+            }
+            after = next;
+        }
+        let known = store.waiting.iter().map(|(&number, w)| (number, (w.due, format!("m{}", w.number))));
+        let known: BTreeMap<_, _> = known.collect();
+        if shown != known {
+            let text = format!("'{}' shows {shown:?} as waiting, the records say {known:?}", store.name);
+            return Err(Violation::new("state", text));
+        }
+    }
+    Ok(())
 }
 
 fn check_positions(broker: &mut Broker, ledger: &Ledger, now: Now) -> Result<(), Violation> {
