@@ -15,6 +15,9 @@ use crate::segments::Segments;
 
 /// How long the keeper waits before it tries a full disk again.
 const RETRY: Duration = Duration::from_millis(500);
+/// How long nothing must wait until the note is written that the last batch is synced: it takes a write of its own,
+/// which the next batch, if it comes at once, need not wait for, and it makes needless.
+const IDLE: Duration = Duration::from_millis(20);
 
 /// What the threads tell the owner.
 #[derive(Debug, Clone)]
@@ -217,32 +220,68 @@ impl Drop for Writer {
     }
 }
 
+/// What the writing thread does next.
+enum Next {
+    /// Batches wait.
+    Write,
+    /// Nothing came for [`IDLE`].
+    Mark,
+    /// There will be nothing more.
+    End,
+}
+
 /// The writing thread: whatever waits is one write and one sync.
 fn write_all(shared: &Shared, mut writer: BatchWriter) {
     let mut batches = Vec::new();
-    while next_batches(shared, &mut batches) {
-        if let Err(error) = write_and_sync(shared, &mut writer, &batches) {
+    let mut marked = true;
+    loop {
+        let done = match next_batches(shared, &mut batches, marked) {
+            Next::Write => {
+                marked = false;
+                write_and_sync(shared, &mut writer, &batches)
+            }
+            Next::Mark => {
+                marked = true;
+                writer.mark_tail()
+            }
+            Next::End => break,
+        };
+        if let Err(error) = done {
             return shared.fail(error);
         }
         batches.clear();
     }
+    if !marked
+        && shared.segments.check_failed().is_ok()
+        && let Err(error) = writer.mark_tail()
+    {
+        shared.fail(error);
+    }
 }
 
-/// Waits for batches. `false`: there will be none.
-fn next_batches(shared: &Shared, batches: &mut Vec<Batch>) -> bool {
+/// Waits for batches; where the last is not `marked`, not for longer than [`IDLE`].
+fn next_batches(shared: &Shared, batches: &mut Vec<Batch>, marked: bool) -> Next {
     let mut queue = shared.queue();
     loop {
         if queue.failure.is_some() {
-            return false;
+            return Next::End;
         }
         if !queue.batches.is_empty() {
             batches.extend(queue.batches.drain(..));
-            return true;
+            return Next::Write;
         }
         if queue.stopping {
-            return false;
+            return Next::End;
         }
-        queue = shared.submitted.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        if marked {
+            queue = shared.submitted.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        }
+        let waited = shared.submitted.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+        queue = waited.0;
+        if waited.1.timed_out() && queue.batches.is_empty() && !queue.stopping {
+            return Next::Mark;
+        }
     }
 }
 
@@ -253,10 +292,9 @@ fn write_and_sync(shared: &Shared, writer: &mut BatchWriter, batches: &[Batch]) 
     let mut queue = shared.queue();
     let bytes: usize = batches.iter().map(Batch::bytes).sum();
     queue.in_flight = queue.in_flight.saturating_sub(bytes);
-    let is_idle = queue.batches.is_empty();
     drop(queue);
     shared.settled.notify_all();
-    if is_idle { writer.mark_tail() } else { Ok(()) }
+    Ok(())
 }
 
 /// The keeping thread.

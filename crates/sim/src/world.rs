@@ -120,10 +120,14 @@ impl World {
         let cache = random.pick(&[0, 0, 2_000, settings.cache]).copied().unwrap_or(0);
         let settings = BrokerSettings { cache, ..settings };
         let checkpoint_every = if random.one_in(4) { u64::MAX } else { random.range(30, 300) << 10 };
+        let disk = MemDisk::new();
+        if seed.is_multiple_of(2) {
+            disk.write_whole_blocks();
+        }
         let mut world = Self {
             random,
             now: Now { wall: 1_000_000, mono: 0 },
-            disk: MemDisk::new(),
+            disk,
             broker: None,
             seats: (0..seats).map(|n| Seat { id: format!("client-{n}"), live: None }).collect(),
             messages: Messages::default(),

@@ -1,4 +1,4 @@
-//! Real files.
+//! Real files. Writes go past the page cache where the file system can do that (`direct`), reads through it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read, Write};
@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::direct::{AlignedMemory, DirectWriter, open_direct, write_blocks};
 use super::{Disk, DiskFile, FolderLock, Identity};
 use crate::control::CONTROL;
 use crate::segment::file_number;
@@ -13,7 +14,7 @@ use crate::segment::file_number;
 /// Name of the lock file.
 const LOCK: &str = "lock";
 /// How much is zeroed by one write.
-const FILL_WRITE: u64 = 1 << 20;
+const FILL_WRITE: usize = 1 << 20;
 /// How much is zeroed between syncs: one long flush would hold up the syncs of the log meanwhile.
 const FILL_SYNC: u64 = 8 << 20;
 /// The most buffers that one vectored write takes; Linux allows 1,024.
@@ -23,6 +24,7 @@ const MAX_BUFFERS: usize = 1024;
 #[derive(Debug)]
 pub struct FileDisk {
     folder: PathBuf,
+    direct: Arc<DirectWriter>,
 }
 
 impl FileDisk {
@@ -33,7 +35,7 @@ impl FileDisk {
     pub fn new(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         std::fs::create_dir_all(&folder)?;
-        Ok(Self { folder })
+        Ok(Self { folder, direct: Arc::new(DirectWriter::new()) })
     }
 
     /// Whether a folder holds files of a journal. Unlike [`FileDisk::new`], this makes nothing, so a mistyped name leaves no trace.
@@ -87,19 +89,24 @@ impl Disk for FileDisk {
     }
 
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(self.folder.join(name))?;
+        let path = self.folder.join(name);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        self.direct.forget(&path);
         reserve(&file, size)?;
-        fill(&file, size)?;
-        Ok(Arc::new(OpenFile { file }))
+        fill(&path, &file, size)?;
+        Ok(Arc::new(OpenFile { path, file, direct: Arc::clone(&self.direct) }))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(self.folder.join(name))?;
-        Ok(Arc::new(OpenFile { file }))
+        let path = self.folder.join(name);
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        Ok(Arc::new(OpenFile { path, file, direct: Arc::clone(&self.direct) }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.folder.join(name))
+        let path = self.folder.join(name);
+        self.direct.forget(&path);
+        std::fs::remove_file(path)
     }
 
     fn sync_folder(&self) -> io::Result<()> {
@@ -141,14 +148,25 @@ fn reserve(file: &File, size: u64) -> io::Result<()> {
 }
 
 /// Writes zeros and syncs, in pieces. Reserved blocks alone would cost metadata at the first sync of each.
-fn fill(file: &File, size: u64) -> io::Result<()> {
-    let zeros = vec![0; usize::try_from(FILL_WRITE.min(size)).unwrap_or(0)];
+fn fill(path: &Path, file: &File, size: u64) -> io::Result<()> {
+    let zeros = AlignedMemory::new(FILL_WRITE);
+    let mut direct = open_direct(path)?;
     let mut at = 0;
     while at < size {
-        let length = FILL_WRITE.min(size - at);
-        let piece = usize::try_from(length).ok().and_then(|length| zeros.get(..length)).unwrap_or(&zeros);
-        file.write_all_at(piece, at)?;
-        at += length;
+        let piece = zeros.get(usize::try_from(size - at).unwrap_or(FILL_WRITE));
+        let written = match &direct {
+            Some(direct) => write_blocks(direct, piece, at),
+            None => file.write_all_at(piece, at),
+        };
+        match written {
+            // The file system wants larger blocks than there are here.
+            Err(error) if direct.is_some() && error.kind() == io::ErrorKind::InvalidInput => {
+                direct = None;
+                continue;
+            }
+            other => other?,
+        }
+        at += piece.len() as u64;
         if at % FILL_SYNC == 0 {
             file.sync_data()?;
         }
@@ -165,7 +183,9 @@ impl FolderLock for FileLock {}
 
 #[derive(Debug)]
 struct OpenFile {
+    path: PathBuf,
     file: File,
+    direct: Arc<DirectWriter>,
 }
 
 impl DiskFile for OpenFile {
@@ -191,6 +211,9 @@ impl DiskFile for OpenFile {
     }
 
     fn write_at(&self, mut offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        if self.direct.write_at(&self.path, &self.file, offset, buffers)? {
+            return Ok(());
+        }
         let mut all = buffers.to_vec();
         let mut rest = all.as_mut_slice();
         IoSlice::advance_slices(&mut rest, 0);

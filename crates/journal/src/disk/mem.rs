@@ -8,6 +8,8 @@ use super::{Disk, DiskFile, FolderLock, Identity};
 
 /// What a disk writes as a whole, in bytes; crashes tear writes at its multiples (and sometimes within).
 const SECTOR: usize = 512;
+/// What a write past the page cache writes as a whole, in bytes.
+const BLOCK: usize = 4096;
 
 /// A fault to come. Counts are of operations from the moment of injection, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,7 @@ struct Folder {
     dead: bool,
     instance: u64,
     next_inode: u64,
+    whole_blocks: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -88,6 +91,11 @@ impl MemDisk {
     /// Limits the bytes of all files together; `None` is without limit. Files that are there stay.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.folder().capacity = bytes;
+    }
+
+    /// From now on a write also makes what follows it in its last block of 4,096 bytes zero, as one past the page cache does.
+    pub fn write_whole_blocks(&self) {
+        self.folder().whole_blocks = true;
     }
 
     /// Flips one bit (0 to 7) of a file, as a failing disk would, also in what was synced. Says whether it is there to be flipped.
@@ -183,6 +191,7 @@ impl Folder {
             capacity: self.capacity,
             instance: self.instance,
             next_inode: self.next_inode,
+            whole_blocks: self.whole_blocks,
             ..Self::default()
         };
         MemDisk { folder: Arc::new(Mutex::new(folder)) }
@@ -389,10 +398,15 @@ impl DiskFile for MemFile {
         let mut folder = self.disk.folder();
         let succeeds = folder.begin(Step::Write)?;
         // A write in which the process dies may still have reached the system whole: `crash` decides.
+        let mut content = lock(&self.content);
         if !succeeds && !folder.dead {
             data.truncate(data.len() / 2);
+        } else if folder.whole_blocks {
+            let end = (offset + data.len()).next_multiple_of(BLOCK).min(content.bytes.len());
+            data.resize(end.saturating_sub(offset).max(data.len()), 0);
         }
-        lock(&self.content).write(offset, &data)?;
+        content.write(offset, &data)?;
+        drop(content);
         if succeeds { Ok(()) } else { Err(dead()) }
     }
 

@@ -1,5 +1,6 @@
 //! The files under a journal, as a trait, so that a simulator can replace them.
 
+mod direct;
 mod file;
 mod mem;
 
@@ -76,7 +77,8 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// What the system says.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes all the buffers, one behind the other, from `offset`. In memory of the system only, until [`sync`](DiskFile::sync).
+    /// Writes all the buffers, one behind the other, from `offset`. What follows them, up to the next multiple of 4,096, stays or
+    /// becomes zero. Not safe until [`sync`](DiskFile::sync).
     ///
     /// # Errors
     /// What the system says; then any part may have been written.

@@ -6,6 +6,15 @@ use proptest::prelude::*;
 use super::owner::{Model, Owner, Random};
 use crate::{Error, MemDisk, MemFault, Stop, verify};
 
+/// A disk that writes whole blocks, or not.
+fn disk(seed: u64) -> MemDisk {
+    let disk = MemDisk::new();
+    if seed.is_multiple_of(2) {
+        disk.write_whole_blocks();
+    }
+    disk
+}
+
 /// Lives a life that dies in its `crash_at`th operation. `false`: it ended in order before that.
 fn live_and_crash(disk: &MemDisk, model: &mut Model, seed: u64, steps: u32, crash_at: u64) -> bool {
     disk.inject(MemFault::CrashAt(crash_at));
@@ -39,7 +48,7 @@ fn a_crash_at_every_operation_loses_nothing_confirmed() {
     for seed in 0..4 {
         for crash_at in 1.. {
             let mut model = Model::default();
-            let disk = MemDisk::new();
+            let disk = disk(seed);
             let crashed = live_and_crash(&disk, &mut model, seed, 60, crash_at);
             check(&disk.crash(seed ^ crash_at), &mut model);
             if !crashed {
@@ -67,7 +76,7 @@ proptest! {
     #[test]
     fn many_lives(seed: u64, ends in prop::collection::vec((0_u8..3, 1_u64..120), 1..6)) {
         let mut model = Model::default();
-        let mut disk = MemDisk::new();
+        let mut disk = disk(seed);
         for (index, (end, crash_at)) in ends.into_iter().enumerate() {
             let seed = seed.wrapping_add(index as u64);
             let crash_at = if end == 0 { u64::MAX } else { crash_at };
