@@ -355,10 +355,18 @@ fn start_store(folder: &Path) -> Result<UnboundedSender<Batch>, LimitError> {
                     Some(Event::Checkpointed(checkpoint)) if log.checkpointed(&checkpoint).is_ok() => {}
                     Some(Event::Space | Event::NoSpace) => {}
                     // Nothing is promised any more: the connections get no answers.
+                    Some(Event::Failed(error)) => {
+                        eprintln!("the journal has failed: {error}");
+                        return;
+                    }
                     _ => return,
                 },
                 count = batches.recv_many(&mut ready, 1024) => {
-                    if count == 0 || append_all(&mut log, &mut ready, &mut waiting).is_err() {
+                    if count == 0 {
+                        return;
+                    }
+                    if let Err(error) = append_all(&mut log, &mut ready, &mut waiting) {
+                        eprintln!("the journal takes no more: {error}");
                         return;
                     }
                 }
