@@ -25,6 +25,40 @@ pub struct Output {
     pub effects: Vec<(Step, Effect)>,
 }
 
+impl Output {
+    /// Deliveries `first` to `last` of a producer are accepted. Such answers go together as far as one follows another.
+    pub(crate) fn accept(&mut self, after: Step, conn: ConnId, link: LinkNo, (first, to): (u64, u64)) {
+        let outcome = Publication::Accepted;
+        if let Some((
+            waits,
+            Effect::Published { conn: of, link: on, last, outcome: Publication::Accepted, .. },
+        )) = self.effects.last_mut()
+            && (*of, *on) == (conn, link)
+            && last.checked_add(1) == Some(first)
+        {
+            *waits = after.max(*waits);
+            *last = to;
+            return;
+        }
+        self.effects.push((after, Effect::Published { conn, link, first, last: to, outcome }));
+    }
+
+    /// Takes everything out of another output, which came right behind this one.
+    pub fn append(&mut self, later: &mut Self) {
+        self.steps.append(&mut later.steps);
+        let mut effects = later.effects.drain(..);
+        // Only the first of them can go together with the last one here.
+        match effects.next() {
+            Some((after, Effect::Published { conn, link, first, last, outcome: Publication::Accepted })) => {
+                self.accept(after, conn, link, (first, last));
+            }
+            Some(first) => self.effects.push(first),
+            None => {}
+        }
+        self.effects.extend(effects);
+    }
+}
+
 /// The records of one step, encoded.
 #[derive(Debug)]
 pub struct StepBytes {

@@ -3,7 +3,7 @@
 use crate::admin::{Response, StoreCounters};
 use crate::bodies::Bodies;
 use crate::command::{Client, Command, ConnId, LinkNo, ProducerKey, TakerKey};
-use crate::effect::{Effect, Output, Publication, Step, StepBytes};
+use crate::effect::{Effect, Output, Step, StepBytes};
 use crate::job::Job;
 use crate::join::Join;
 use crate::loading::Loading;
@@ -259,6 +259,11 @@ impl Engine {
         std::mem::swap(&mut self.out, out);
     }
 
+    /// Moves what there is so far into `out`, behind what is in it, in the midst of a turn.
+    pub fn take_so_far(&mut self, out: &mut Output) {
+        out.append(&mut self.out);
+    }
+
     /// Cools the events of a few stores, each in its turn.
     fn cool_some_stores(&mut self) {
         for _ in 0..STORES_COOLED.min(self.stores.len()) {
@@ -428,19 +433,7 @@ impl Engine {
     /// Tells a producer that a delivery was taken, with the one before where that comes from the same turn: what a turn
     /// makes durable becomes so together.
     pub(crate) fn emit_accepted(&mut self, after: Step, conn: ConnId, link: LinkNo, tag: u64) {
-        let outcome = Publication::Accepted;
-        if let Some((
-            waits,
-            Effect::Published { conn: of, link: on, last, outcome: Publication::Accepted, .. },
-        )) = self.out.effects.last_mut()
-            && (*of, *on) == (conn, link)
-            && last.checked_add(1) == Some(tag)
-        {
-            *waits = after.max(*waits);
-            *last = tag;
-            return;
-        }
-        self.emit(after, Effect::Published { conn, link, first: tag, last: tag, outcome });
+        self.out.accept(after, conn, link, (tag, tag));
     }
 
     /// Adds the bytes of a message to the step under way: the step, and the byte of its payload where they begin.

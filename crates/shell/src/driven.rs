@@ -1,5 +1,5 @@
-//! The engine as the shell drives it, and for a simulator a twin beside it: a second engine that is told the same, and whose
-//! hash tables get other seeds again and again. Both must give the same, byte for byte (DESIGN 2). Without a twin this is
+//! The engine as the shell drives it, and for a simulator a twin beside it: a second engine that is told the same, whose
+//! hash tables get other seeds again and again, and whose output is taken in other pieces. Both must give the same, byte for byte (DESIGN 2). Without a twin this is
 //! the engine and nothing else.
 
 use postroad_engine::{Command, Engine, Now, Output, Step};
@@ -123,15 +123,20 @@ impl Twin {
         (self.chance >> 33).checked_rem(limit).unwrap_or(0)
     }
 
-    /// Gives the hash tables another seed, now and then.
+    /// Gives the hash tables another seed, now and then, and takes what there is so far.
     fn shuffle(&mut self) {
         if self.below(8) == 0 {
             self.engine.rehash(self.chance);
         }
+        if self.below(2) == 0 {
+            self.engine.take_so_far(&mut self.output);
+        }
     }
 
     fn compare(&mut self, out: &Output) {
-        self.engine.take_output(&mut self.output);
+        let mut rest = Output::default();
+        self.engine.take_output(&mut rest);
+        self.output.append(&mut rest);
         let Output { steps, effects } = std::mem::take(&mut self.output);
         if self.difference.is_some() {
             return;

@@ -10,7 +10,8 @@
 //! - `catalogue`, `workload`, `faults` are what happens, `healing` the end without faults; `check` has a file for each
 //!   promise; `run` is a run from a seed.
 //!
-//! Beside the engine runs a twin whose hash tables get other seeds again and again: both must give the same.
+//! Beside the engine runs a twin whose hash tables get other seeds again and again, and whose output is taken in other
+//! pieces: both must give the same.
 //!
 //! A run has two phases: chaos, in which everything may happen and safety is checked at every step; and healing, in which
 //! nothing disturbs and everything that can be delivered must be.
