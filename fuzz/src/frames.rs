@@ -609,14 +609,17 @@ impl MessageSpec {
     /// The message's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        const ANNOTATIONS: [&str; 5] = [
+        const ANNOTATIONS: [&str; 7] = [
             "x-opt-jms-dest",
             "x-opt-postroad-origin",
             "x-opt-postroad-report",
             "x-opt-postroad-retain",
             "x-opt-postroad-publish-key",
+            "x-opt-delivery-time",
+            "x-opt-delivery-delay",
         ];
-        const PROPERTIES: [&str; 4] = ["a", "colour", "b", "x-opt-postroad-dl-reason"];
+        const PROPERTIES: [&str; 5] =
+            ["a", "colour", "b", "x-opt-postroad-dl-reason", "AMQ_SCHEDULED_CRON"];
         let map = |names: &[&'static str], (which, value): (u8, i8)| {
             let mut map = Map::new();
             let name = names[usize::from(which) % names.len()];

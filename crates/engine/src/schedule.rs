@@ -22,8 +22,10 @@ const DUE_PER_TASK: usize = 256;
 const READ_TOGETHER: usize = 64;
 /// Numbers that one durable reservation covers.
 const RESERVED_NUMBERS: u64 = 65_536;
-/// Milliseconds after which what found no room is tried again: a disk, and where expired messages go.
-const RETRY_MS: (u64, u64) = (1_000, 30_000);
+/// Milliseconds after which a full disk is looked at again.
+const DISK_RETRY_MS: u64 = 1_000;
+/// Milliseconds after which an expired message that found no room where such go is tried again.
+const LAY_OUT_RETRY_MS: u64 = 30_000;
 
 /// A message that waits for its delivery time.
 #[derive(Clone, Debug)]
@@ -189,7 +191,7 @@ impl Engine {
                 return false;
             }
             if self.disk_full {
-                self.wake_at(self.now.mono.saturating_add(RETRY_MS.0), Task::Due(key));
+                self.wake_at(self.now.mono.saturating_add(DISK_RETRY_MS), Task::Due(key));
                 return false;
             }
             if !self.end_wait(key, number) {
@@ -272,7 +274,7 @@ impl Engine {
             self.unschedule(key, &[number], Unscheduling::Expired);
         } else if let Some(store) = self.store_mut(key) {
             tracing::error!(store = %store.name, number, "an expired message can't be laid out: make room there");
-            store.schedule.postpone(number, now.saturating_add(RETRY_MS.1));
+            store.schedule.postpone(number, now.saturating_add(LAY_OUT_RETRY_MS));
         }
     }
 
