@@ -85,6 +85,8 @@ pub struct Broker {
     pub answers: Vec<Result<Response, Refusal>>,
     /// The checkpoint that was made last.
     pub checkpoint: Option<Made>,
+    /// The disk had no room for a further segment when the keeper looked last.
+    no_space: bool,
     /// Steps of this life.
     steps: u64,
     sabotage: Sabotage,
@@ -132,6 +134,7 @@ impl Broker {
             fresh: Vec::new(),
             answers: Vec::new(),
             checkpoint: None,
+            no_space: false,
             steps: 0,
             sabotage: config.sabotage,
         };
@@ -265,6 +268,8 @@ impl Broker {
             while self.keep()? {}
             self.load(u64::MAX);
             if self.batches.is_empty() && self.written.is_none() {
+                // As the writer does when it has had nothing to do for a while, also after a start.
+                self.writer.mark_tail()?;
                 return Ok(());
             }
             self.write(u64::MAX)?;
@@ -316,10 +321,14 @@ impl Broker {
         match self.keeper.work()? {
             Work::Nothing => return Ok(false),
             Work::NoSpace => {
+                self.no_space = true;
                 self.shell.no_space();
                 return Ok(false);
             }
-            Work::Ready => self.shell.space()?,
+            Work::Ready => {
+                self.no_space = false;
+                self.shell.space()?;
+            }
             Work::Removed(_) => {}
             Work::Checkpointed(checkpoint) => {
                 let freed = self.shell.checkpointed(checkpoint);
@@ -328,6 +337,12 @@ impl Broker {
         }
         self.pass_on();
         Ok(true)
+    }
+
+    /// Whether the disk has room for the note that what is durable is synced, wherever that has to go.
+    #[must_use]
+    pub const fn can_note(&self) -> bool {
+        !self.no_space
     }
 
     /// Steps of this life that are durable.
