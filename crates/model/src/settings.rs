@@ -618,7 +618,7 @@ pub struct BrokerSettings {
     pub spool_max_events: u64,
     /// Bytes of them, at most.
     pub spool_max_bytes: u64,
-    /// Messages of all stores that may wait for their delivery time (QU-9); each takes about 150 bytes of memory.
+    /// Messages of all stores that may wait for their delivery time (QU-9); each takes 200 to 400 bytes of memory.
     pub max_scheduled: u64,
     /// Bytes of messages in memory above which producers get no more credit; consumers go on.
     pub memory: u64,
