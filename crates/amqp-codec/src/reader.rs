@@ -356,6 +356,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An error at the next byte.
+    #[cold]
     #[must_use]
     pub const fn error(&self, kind: DecodeErrorKind) -> DecodeError {
         DecodeError { offset: self.offset(), kind }
@@ -512,12 +513,14 @@ impl<'a> Reader<'a> {
     }
 
     /// A type that was not expected, whose code has just been read.
+    #[cold]
     pub(crate) const fn unexpected(&self, expected: &'static str, code: u8) -> DecodeError {
         let offset = self.offset().saturating_sub(1);
         DecodeError { offset, kind: DecodeErrorKind::UnexpectedType { expected, code } }
     }
 
     /// A number that its restricted type does not allow, which has just been read.
+    #[cold]
     pub(crate) const fn invalid_choice(&self, expected: &'static str, value: u64) -> DecodeError {
         let offset = self.offset().saturating_sub(1);
         DecodeError { offset, kind: DecodeErrorKind::InvalidChoice { expected, value } }
@@ -551,11 +554,13 @@ impl<'a> Reader<'a> {
         self.take(size).map(|_| ())
     }
 
+    #[cold]
     pub(crate) const fn unknown_code(&self, code: u8) -> DecodeError {
         let offset = self.offset().saturating_sub(1);
         DecodeError { offset, kind: DecodeErrorKind::UnknownFormatCode { code } }
     }
 
+    #[cold]
     fn truncated(&self, needed: usize) -> DecodeError {
         self.error(DecodeErrorKind::Truncated { needed, left: self.remaining().len() })
     }

@@ -94,19 +94,15 @@ impl Engine {
 
     pub(crate) fn apply_removed(&mut self, key: StoreKey, ids: &[IdRange], kept: bool) {
         for &(first, last) in ids {
-            if first == last {
-                self.remove_one(key, first, kept);
-                continue;
-            }
-            let mut at = first;
-            while let Some(id) = self
-                .store(key)
-                .and_then(|s| s.log.first_from(at))
-                .map(|e| e.event.id)
-                .filter(|&id| id <= last)
-            {
-                self.remove_one(key, id, kept);
-                at = id + 1;
+            let mut next = Some(first);
+            while let Some(id) = next.filter(|&id| id <= last) {
+                next = if self.remove_one(key, id, kept) {
+                    id.checked_add(1)
+                } else {
+                    // Mostly there are no gaps in a range.
+                    let store = self.store(key);
+                    store.and_then(|store| store.log.first_from(id)).map(|entry| entry.event.id)
+                };
             }
         }
         if kept {
@@ -114,9 +110,10 @@ impl Engine {
         }
     }
 
-    fn remove_one(&mut self, key: StoreKey, id: EventId, kept: bool) {
-        let Some(store) = self.store_mut(key) else { return };
-        let Some(entry) = store.log.remove(id) else { return };
+    /// Removes an event; whether it was there.
+    fn remove_one(&mut self, key: StoreKey, id: EventId, kept: bool) -> bool {
+        let Some(store) = self.store_mut(key) else { return false };
+        let Some(entry) = store.log.remove(id) else { return false };
         store.release_hold_of(&entry);
         let leaves = store.leaves_at(&entry.event);
         if leaves != 0 {
@@ -135,12 +132,14 @@ impl Engine {
         } else {
             self.bodies.release(entry.event.body, entry.on_disk)
         };
-        let Some(store) = self.store_mut(key) else { return };
-        store.bytes = store.bytes.saturating_sub(size);
-        if kept {
-            store.held_bytes += size;
-            store.spool.insert(id, entry);
+        if let Some(store) = self.store_mut(key) {
+            store.bytes = store.bytes.saturating_sub(size);
+            if kept {
+                store.held_bytes += size;
+                store.spool.insert(id, entry);
+            }
         }
+        true
     }
 
     pub(crate) fn apply_arrived(

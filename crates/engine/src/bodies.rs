@@ -5,7 +5,7 @@
 //! read back and used, then the oldest of channels (what is read from a channel is mostly new), then the newest of
 //! queues (what is taken from a queue is the oldest). Numbers are dense, so the table is a list of pages.
 
-use crate::body_page::{Body, BodyPage, ColdCounts, slot};
+use crate::body_page::{Body, BodyPage, ColdCounts, Taken, slot};
 use crate::effect::Step;
 use crate::leaf::{Frozen, Leaf, Pages};
 use postroad_model::id::BodyId;
@@ -194,13 +194,14 @@ impl Bodies {
 
     /// An event let it go; the last one frees it. Its bytes in all.
     pub(crate) fn release(&mut self, id: BodyId, durable: bool) -> u64 {
-        let is_forgetful = !self.replaying;
-        let Some(body) = self.body_mut(id) else { return 0 };
+        let Some(page) = self.pages.change(number(id)) else { return 0 };
+        let Some(body) = page.slots.get_mut(slot(id.0)).and_then(Option::as_mut) else { return 0 };
         body.holders = body.holders.saturating_sub(1);
         body.durable_holders = body.durable_holders.saturating_sub(u32::from(durable));
         let (left, length) = (body.holders, body.length);
-        if left == 0 && is_forgetful {
-            self.remove(id);
+        if left == 0 && !self.replaying {
+            let taken = page.take(slot(id.0));
+            self.forget(id, taken);
         }
         u64::from(length)
     }
@@ -509,11 +510,13 @@ impl Bodies {
     }
 
     fn remove(&mut self, id: BodyId) {
-        let Some(page) = self.pages.change(number(id)) else { return };
-        let Some(body) = page.slots.get_mut(slot(id.0)).and_then(Option::take) else { return };
-        page.busy -= u32::from(body.is_busy());
-        page.live -= 1;
-        let (is_empty, can_grow) = (page.live == 0, page.slots.len() < PAGE);
+        let taken = self.pages.change(number(id)).and_then(|page| page.take(slot(id.0)));
+        self.forget(id, taken);
+    }
+
+    /// Counts a body no more that was taken out of its page, nor keeps the page if that is empty.
+    fn forget(&mut self, id: BodyId, taken: Option<Taken>) {
+        let Some(Taken { body, is_empty, can_grow }) = taken else { return };
         // The last page stays while it can still grow, so that bodies that go as fast as they come allocate nothing.
         if is_empty && !(can_grow && self.pages.last() == Some(number(id))) {
             self.pages.remove(number(id));

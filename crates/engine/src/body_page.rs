@@ -74,7 +74,25 @@ impl Body {
     }
 }
 
+/// A body that was taken out of its page.
+pub(crate) struct Taken {
+    /// It.
+    pub body: Body,
+    /// Nothing is left in the page.
+    pub is_empty: bool,
+    /// The page has numbers that were not given yet.
+    pub can_grow: bool,
+}
+
 impl BodyPage {
+    /// Takes a body out of a slot.
+    pub(crate) fn take(&mut self, at: usize) -> Option<Taken> {
+        let body = self.slots.get_mut(at)?.take()?;
+        self.busy -= u32::from(body.is_busy());
+        self.live -= 1;
+        Some(Taken { body, is_empty: self.live == 0, can_grow: self.slots.len() < PAGE })
+    }
+
     fn live(&self) -> impl Iterator<Item = &Body> + Clone {
         self.slots.iter().flatten()
     }

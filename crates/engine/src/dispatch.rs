@@ -328,7 +328,9 @@ impl Engine {
                 _ => return,
             },
         };
-        if id > marked && store.log.get(id).is_some_and(|e| e.on_disk) {
+        // Behind the newest event that was ever on disk there is nothing to look up.
+        let may_be_on_disk = id > marked && id < store.durable_next;
+        if may_be_on_disk && store.log.get(id).is_some_and(|e| e.on_disk) {
             self.record(Record::Sent { place, up_to: id.saturating_add(ahead) }, true);
         }
     }

@@ -387,7 +387,9 @@ impl Engine {
 
     /// Puts a task into the queue, once.
     pub(crate) fn schedule(&mut self, task: Task) {
-        if !self.replaying && self.queued.insert(task) {
+        // Most often the message before has just scheduled it.
+        let is_latest = self.tasks.back() == Some(&task);
+        if !is_latest && !self.replaying && self.queued.insert(task) {
             self.tasks.push_back(task);
         }
     }

@@ -339,11 +339,13 @@ impl Engine {
         named: bool,
     ) -> Option<Box<Extra>> {
         let dedupes = store.publisher_dedupe() == PublisherDedupe::MessageId;
-        let message_id = message.message_id.clone().filter(|_| dedupes);
+        let message_id = message.message_id.as_ref().filter(|_| dedupes).cloned();
         let publisher = named.then(|| self.conns.get(&conn)).flatten();
-        let extra =
-            Extra { message_id, publisher: publisher.map(|c| c.client.id.clone()), ..Extra::default() };
-        (!extra.is_empty()).then(|| Box::new(extra))
+        if message_id.is_none() && publisher.is_none() {
+            return None;
+        }
+        let publisher = publisher.map(|conn| conn.client.id.clone());
+        Some(Box::new(Extra { message_id, publisher, ..Extra::default() }))
     }
 
     /// Whether anybody can ever want an event of this store.

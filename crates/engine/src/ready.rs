@@ -12,6 +12,8 @@ const BLOCK: u64 = 512;
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     levels: [Bits; PRIORITIES],
+    /// The levels at which something is deliverable, a bit each: mostly it is one.
+    used: u16,
     len: u64,
 }
 
@@ -37,35 +39,40 @@ impl Ready {
 
     /// Makes an id deliverable.
     pub(crate) fn insert(&mut self, priority: u8, id: EventId) {
-        self.len += u64::from(self.levels[level(priority)].insert(id));
+        let level = level(priority);
+        self.len += u64::from(self.levels[level].insert(id));
+        self.used |= 1 << level;
     }
 
     /// Takes an id out; whether it was there.
     pub(crate) fn remove(&mut self, priority: u8, id: EventId) -> bool {
-        let was_there = self.levels[level(priority)].remove(id);
+        let level = level(priority);
+        let was_there = self.levels[level].remove(id);
         self.len -= u64::from(was_there);
+        if self.levels[level].blocks.is_empty() {
+            self.used &= !(1 << level);
+        }
         was_there
     }
 
     /// The next deliverable message: highest priority first, then lowest id.
     #[must_use]
     pub(crate) fn first(&self) -> Option<(u8, EventId)> {
-        self.after([0; PRIORITIES])
+        let priority = self.used.checked_ilog2()?;
+        let id = self.levels[priority as usize].first()?;
+        Some((u8::try_from(priority).unwrap_or(9), id))
     }
 
     /// The oldest deliverable message, whatever its priority.
     #[must_use]
     pub(crate) fn oldest(&self) -> Option<EventId> {
-        self.levels.iter().filter_map(|bits| bits.next(0)).min()
+        self.levels.iter().filter_map(Bits::first).min()
     }
 
     /// The next deliverable message whose id is above `passed` at its priority.
     #[must_use]
     pub(crate) fn after(&self, passed: [EventId; PRIORITIES]) -> Option<(u8, EventId)> {
-        if self.len == 0 {
-            return None;
-        }
-        for priority in (0..PRIORITIES).rev() {
+        for priority in (0..PRIORITIES).rev().filter(|priority| self.used & 1 << priority != 0) {
             if let Some(id) = self.levels[priority].next(passed[priority] + 1) {
                 return Some((u8::try_from(priority).unwrap_or(9), id));
             }
@@ -114,6 +121,13 @@ impl Bits {
             self.blocks.remove(at);
         }
         was_there
+    }
+
+    /// The first id.
+    fn first(&self) -> Option<EventId> {
+        let (number, words) = self.blocks.front()?;
+        let at = words.iter().position(|&word| word != 0)?;
+        Some(number * BLOCK + at as u64 * 64 + u64::from(words[at].trailing_zeros()))
     }
 
     /// The first id from `from` on.

@@ -292,7 +292,9 @@ impl Connection {
         let LinkEnd::Receiver(receiver) = &mut link.end else {
             return Err(Fault::Link(id, PeerMisbehaved::TransferFromReceiver));
         };
-        events.extend(receiver.take(session, id, transfer, payload)?);
+        if let Some(event) = receiver.take(session, id, transfer, payload)? {
+            events.push_back(event);
+        }
         Ok(())
     }
 
