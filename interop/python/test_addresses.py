@@ -85,6 +85,26 @@ def test_evidence_does_not_expire(broker):
     proves("DLQ-4")
 
 
+def test_a_queue_and_a_channel_may_share_a_name_with_a_warning(broker):
+    broker.channels("both")
+    assert broker.show("channels", "both")["warnings"] == []
+    answer = broker.api.call("PUT", "queues", "both", body={})
+    assert answer.status == 201 and "a channel is named 'both', too" in answer.body["warnings"][0]
+    assert "a queue is named 'both', too" in broker.show("channels", "both")["warnings"][0]
+    made = broker.cli("queue", "create", "both")
+    assert "warning: a channel is named 'both', too" in made.stderr and made.returncode == 0
+
+
+def test_only_channels_have_named_objects(broker):
+    broker.queues("q")
+    with pytest.raises(Refused) as refused:
+        broker.connect().receiver("q::d")
+    assert refused.value.condition == "amqp:not-allowed"
+    with pytest.raises(Refused) as refused:
+        broker.connect().receiver("q", capability="topic")
+    assert "a queue has that name" in str(refused.value)
+
+
 def reject_one(broker):
     broker.queues("q")
     client = broker.connect()

@@ -325,6 +325,8 @@ pub struct StoreView {
     pub blocked: usize,
     /// Purges under way.
     pub jobs: Vec<JobView>,
+    /// What is allowed and may surprise (ADR-2).
+    pub warnings: Vec<String>,
     /// Events that were expired, evicted or refused as duplicates.
     pub counters: StoreCounters,
 }

@@ -30,7 +30,15 @@ impl Engine {
         }
         if address.object.is_some() {
             // Only channels have named objects, whatever capability the client wrote (AM-17).
-            return self.resolve_channel(&normalise_channel_name(&address.name), intent);
+            let channel = normalise_channel_name(&address.name);
+            if self.queues.contains_key(address.name.as_str())
+                && !self.channels.contains_key(channel.as_str())
+            {
+                let shown = shorten(&address.name);
+                let text = format!("'{shown}' is a queue: named objects live on channels");
+                return Err(Refusal::new(Code::ObjectNotAllowedHere, shown, text));
+            }
+            return self.resolve_channel(&channel, intent);
         }
         match address.kind {
             Some(Kind::Queue) => self.resolve_queue(&address.name),
@@ -91,7 +99,9 @@ impl Engine {
             return Ok(self.create_store(name, StoreDefinition::Channel(settings), MadeBy::FirstUse, true));
         }
         let shown = shorten(name);
-        let text = format!("there is no channel '{shown}' on broker {}: create it first", self.settings.name);
+        let hint = if self.queues.contains_key(name) { "; a queue has that name" } else { "" };
+        let text =
+            format!("there is no channel '{shown}' on broker {}{hint}: create it first", self.settings.name);
         Err(Refusal::new(Code::ChannelNotFound, shown, text))
     }
 

@@ -56,7 +56,21 @@ impl Engine {
             scheduled: store.schedule.len(),
             blocked: store.queue().map_or(store.unburied.len(), |queue| queue.blocked.len()),
             jobs: self.job_views(|job| job.store() == Some(store.key)),
+            warnings: self.shares_its_name(store, kind).into_iter().collect(),
             counters: store.counters.clone(),
+        }
+    }
+
+    /// A queue and a channel may have one name, but then an address without a kind means the queue (ADR-2, ADR-6).
+    fn shares_its_name(&self, store: &Store, kind: StoreKind) -> Option<String> {
+        let name = &store.name;
+        match kind {
+            StoreKind::Queue => self.channels.contains_key(name).then(|| {
+                format!("a channel is named '{name}', too: an address without a kind means the queue")
+            }),
+            StoreKind::Channel => self.queues.contains_key(name).then(|| {
+                format!("a queue is named '{name}', too: an address without a kind means the queue")
+            }),
         }
     }
 

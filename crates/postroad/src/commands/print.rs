@@ -12,6 +12,13 @@ pub(crate) fn line(text: &str) -> Outcome {
     Ok(())
 }
 
+/// Writes what a resource warns of, if anything, to standard error.
+pub(crate) fn warnings(resource: &Value) {
+    for warning in resource.get("warnings").and_then(Value::as_array).into_iter().flatten() {
+        eprintln!("warning: {}", shown(warning));
+    }
+}
+
 /// Writes JSON, indented.
 pub(crate) fn json(value: &Value) -> Outcome {
     line(&format!("{value:#}"))

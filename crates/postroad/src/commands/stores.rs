@@ -228,6 +228,7 @@ impl<S: OwnSettings> Definition<S> {
         if api.json {
             return print::json(&answer);
         }
+        print::warnings(&answer);
         print::line(&format!("{} '{}' {done}", kind.word, member(&answer, "name")))
     }
 }
