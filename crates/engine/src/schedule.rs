@@ -13,7 +13,8 @@ use crate::store::Store;
 use postroad_model::id::{StoreKey, WallMs};
 use postroad_model::message::Incoming;
 use postroad_model::refusal::{Code, Refusal};
-use postroad_record::{IdRange, Record, StoredEvent, Unscheduling};
+use postroad_model::settings::PublisherDedupe;
+use postroad_record::{Extra, IdRange, Record, StoredEvent, Unscheduling};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Messages that one task makes events of at most.
@@ -226,13 +227,8 @@ impl Engine {
         }
         let Scheduled { event, on_disk, .. } = scheduled;
         let Some(store) = self.store(key) else { return true };
-        let (needed, leaves_out) =
-            (self.is_needed(store), store.channel().is_some_and(|c| c.readers.no_local > 0));
-        let mut extra = event.extra;
-        if let Some(extra) = extra.as_mut().filter(|_| !leaves_out) {
-            extra.publisher = None;
-        }
-        let extra = extra.filter(|extra| !extra.is_empty());
+        let needed = self.is_needed(store);
+        let extra = event.extra.map(|extra| extra_when_due(store, *extra)).filter(|extra| !extra.is_empty());
         // Its message must not go between the two records.
         self.bodies.hold(event.body, false);
         self.unschedule(key, &[number], Unscheduling::Due);
@@ -240,7 +236,7 @@ impl Engine {
             self.prove_identity(key);
             let (durable, priority, expires) = (event.durable, event.priority, event.expires);
             let facts = Facts { durable, priority, expires, stays_on_disk: on_disk };
-            self.store_event(key, event.body, &facts, extra);
+            self.store_event(key, event.body, &facts, extra.map(Box::new));
         }
         self.bodies.release(event.body, false);
         true
@@ -359,6 +355,17 @@ impl Engine {
         if let Some(store) = self.store_mut(key) {
             store.schedule.reserved_below = store.schedule.reserved_below.max(below);
         }
+    }
+}
+
+/// What an event keeps of the facts that were noted when its message was taken: what one published now would have.
+fn extra_when_due(store: &Store, extra: Extra) -> Extra {
+    let is_left_out = store.channel().is_some_and(|channel| channel.readers.no_local > 0);
+    let is_recognised = store.publisher_dedupe() == PublisherDedupe::MessageId;
+    Extra {
+        publisher: extra.publisher.filter(|_| is_left_out),
+        message_id: extra.message_id.filter(|_| is_recognised),
+        ..extra
     }
 }
 

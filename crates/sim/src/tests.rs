@@ -24,6 +24,13 @@ fn what_was_moved_is_not_moved_again_and_again() {
     }
 }
 
+/// An event that became due kept a message-id that its store did not recognise any more.
+#[test]
+fn what_becomes_due_is_as_if_it_were_published_then() {
+    let outcome = run(&Plan { seed: 700_094, operations: 1_500, ..PLAN });
+    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+}
+
 /// A broker that starts on a full disk has no place for the note that what it read back is synced.
 #[test]
 fn damage_is_not_looked_for_where_it_looks_like_a_torn_tail() {

@@ -285,6 +285,20 @@ fn a_repeated_message_id_is_recognised_at_once() {
     );
 }
 
+/// What is recognised follows from the settings at the time of each event, however the broker started.
+#[test]
+fn a_message_id_is_forgotten_where_it_is_not_recognised_when_it_is_due() {
+    check(
+        "channel a publisher_dedupe=message-id
+         publish a m{id=X,delay=100}
+         channel a publisher_dedupe=off
+         wait 100
+         channel a publisher_dedupe=message-id
+         restart
+         view a last_event_id=1",
+    );
+}
+
 #[test]
 fn purges_and_deletions_take_what_waits() {
     let settings = BrokerSettings { job_batch: 2, ..Broker::settings() };
