@@ -23,6 +23,28 @@ pub struct Output {
     pub steps: Vec<StepBytes>,
     /// What to do, and after which step.
     pub effects: Vec<(Step, Effect)>,
+    /// Empty buffers for steps to come.
+    spare: Vec<Vec<u8>>,
+}
+
+/// So many buffers are kept for steps to come.
+const SPARE_BUFFERS: usize = 256;
+/// A buffer that has grown beyond this is not kept, so that a few large messages leave nothing behind.
+const SPARE_BYTES: usize = 16 << 10;
+
+impl Output {
+    /// Gives the buffer of a step that was appended back: the engine that gets this output again writes a later step into it.
+    pub fn reuse(&mut self, mut payload: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS && payload.capacity() <= SPARE_BYTES {
+            payload.clear();
+            self.spare.push(payload);
+        }
+    }
+
+    /// An empty buffer for a step.
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
 }
 
 impl Output {

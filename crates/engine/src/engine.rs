@@ -457,7 +457,8 @@ impl Engine {
             return;
         }
         self.last_step = Step(self.last_step.0 + 1);
-        let payload = std::mem::take(&mut self.pending);
+        let next = self.out.buffer();
+        let payload = std::mem::replace(&mut self.pending, next);
         self.out.steps.push(StepBytes { step: self.last_step, payload });
     }
 

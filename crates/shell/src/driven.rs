@@ -137,7 +137,7 @@ impl Twin {
         let mut rest = Output::default();
         self.engine.take_output(&mut rest);
         self.output.append(&mut rest);
-        let Output { steps, effects } = std::mem::take(&mut self.output);
+        let Output { steps, effects, .. } = std::mem::take(&mut self.output);
         if self.difference.is_some() {
             return;
         }

@@ -80,14 +80,14 @@ impl Log {
         }
     }
 
-    /// Appends steps behind those that wait, as far as there is room; `placed` is told where each came to lie.
+    /// Appends steps behind those that wait, as far as there is room; `placed` is told where each came to lie, and gets it back.
     ///
     /// # Errors
     /// If the journal has failed; the broker must end.
     pub(crate) fn append(
         &mut self,
         steps: impl Iterator<Item = StepBytes>,
-        mut placed: impl FnMut(Step, FramePlace),
+        mut placed: impl FnMut(StepBytes, FramePlace),
     ) -> Result<(), ShellError> {
         self.waiting.extend(steps.map(Pending::Step));
         let mut last = None;
@@ -102,8 +102,8 @@ impl Log {
             self.since_checkpoint += payload.len() as u64;
             match self.waiting.pop_front() {
                 Some(Pending::Step(step)) => {
-                    placed(step.step, place_of(&appended.location));
                     last = Some((appended.lsn, step.step));
+                    placed(step, place_of(&appended.location));
                 }
                 Some(Pending::Checkpoint { last, .. }) => self.checkpoint_appended(appended, last),
                 None => {}

@@ -113,9 +113,9 @@ impl<R> Shell<R> {
         if let Some(last) = self.out.steps.last() {
             self.outbox.begin_turn(last.step);
         }
-        let engine = &mut self.engine;
-        self.log.append(self.out.steps.drain(..), |step, place| engine.placed(step, place))?;
-        self.engine.set_disk_full(self.log.is_full());
+        let mut steps = std::mem::take(&mut self.out.steps);
+        self.append(steps.drain(..))?;
+        self.out.steps = steps;
         if self.log.wants_checkpoint(self.engine.engine().live_segments().len()) {
             self.checkpoint()?;
         }
@@ -178,9 +178,18 @@ impl<R> Shell<R> {
     /// # Errors
     /// As [`Self::flush`].
     pub fn space(&mut self) -> Result<(), ShellError> {
-        let engine = &mut self.engine;
-        self.log.append(std::iter::empty(), |step, place| engine.placed(step, place))?;
-        self.engine.set_disk_full(self.log.is_full());
+        self.append(std::iter::empty())
+    }
+
+    /// Appends steps behind those that wait, as far as there is room. The engine hears where each lies, and gets its buffer
+    /// back with the next turn.
+    fn append(&mut self, steps: impl Iterator<Item = StepBytes>) -> Result<(), ShellError> {
+        let Self { engine, log, out, .. } = self;
+        log.append(steps, |step, place| {
+            engine.placed(step.step, place);
+            out.reuse(step.payload);
+        })?;
+        engine.set_disk_full(log.is_full());
         Ok(())
     }
 

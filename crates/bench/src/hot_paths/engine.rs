@@ -60,12 +60,17 @@ pub(super) fn join(count: u32) {
 }
 
 /// Every step of a turn has a place, and is durable.
-fn settle_in(engine: &mut Engine, out: &Output) {
-    for StepBytes { step, .. } in &out.steps {
-        engine.placed(*step, FramePlace::default());
+fn settle_in(engine: &mut Engine, out: &mut Output) {
+    let mut last = None;
+    let mut steps = std::mem::take(&mut out.steps);
+    for StepBytes { step, payload } in steps.drain(..) {
+        engine.placed(step, FramePlace::default());
+        out.reuse(payload);
+        last = Some(step);
     }
-    if let Some(last) = out.steps.last() {
-        engine.became_durable(last.step);
+    out.steps = steps;
+    if let Some(last) = last {
+        engine.became_durable(last);
     }
 }
 
@@ -109,10 +114,9 @@ impl Bench {
     /// Works until nothing waits; the effects are in `out`.
     fn work(&mut self) {
         while self.engine.run(NOW, PIECES) {}
-        self.out.steps.clear();
         self.out.effects.clear();
         self.engine.take_output(&mut self.out);
-        settle_in(&mut self.engine, &self.out);
+        settle_in(&mut self.engine, &mut self.out);
     }
 
     fn ask(&mut self, request: Request) {
