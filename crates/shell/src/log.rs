@@ -18,6 +18,8 @@ pub(crate) const KIND_CHECKPOINT_BEGIN: u8 = 3;
 
 /// On a full disk: bytes that a checkpoint may take besides twice those of the last one.
 const ROOM_WHEN_FULL: u64 = 64 * 1024;
+/// A checkpoint that is small beside them is due when it frees so many segments.
+const SOON: u64 = 2;
 /// A segment is sparse when it is so many times as large as what is still needed of it.
 const SPARSE: u64 = 3;
 /// So many sparse segments are left as they are.
@@ -128,7 +130,7 @@ impl Log {
 
     /// Whether a checkpoint is due: enough was appended, or enough segments would be free after it, of which messages are
     /// held in `used` ones. Waiting for eight times the last one keeps what checkpoints write small beside all that is
-    /// written.
+    /// written, and beside what they free where that comes sooner.
     #[must_use]
     pub(crate) fn wants_checkpoint(&self, used: usize) -> bool {
         let enough = self.since_checkpoint > self.checkpoint_bytes;
@@ -140,9 +142,12 @@ impl Log {
             let needed = self.checkpoint_bytes.saturating_mul(2).saturating_add(ROOM_WHEN_FULL);
             return self.unused(used) > 0 && left > needed;
         }
-        let due = self.checkpoint_every.max(self.checkpoint_bytes.saturating_mul(8));
+        let often = self.checkpoint_bytes.saturating_mul(8);
         let unused = self.journal.segment_size().saturating_mul(self.unused(used) as u64);
-        self.since_checkpoint >= due || unused >= self.checkpoint_every.max(self.checkpoint_bytes)
+        // The sooner segments are free, the fewer new ones must be filled with zeros.
+        let soon = self.journal.segment_size().saturating_mul(SOON).max(often).max(self.checkpoint_every / 4);
+        let late = self.checkpoint_every.max(self.checkpoint_bytes);
+        self.since_checkpoint >= self.checkpoint_every.max(often) || unused >= soon.min(late)
     }
 
     /// Segments in which no message is held, but for the one that is being filled.

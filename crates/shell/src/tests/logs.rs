@@ -47,6 +47,26 @@ fn a_start_begins_at_the_last_whole_checkpoint() {
     assert_eq!(broker.depth(), 5);
 }
 
+/// What is free is used again soon, so that a journal through which much passes makes few segments.
+#[test]
+fn a_small_checkpoint_comes_when_it_frees_two_segments() {
+    const EVERY: u64 = 160 << 10;
+    let mut broker = Broker::start(&MemDisk::new(), EVERY);
+    broker.make_queue("q");
+    let (_, producer) = broker.producer(1, "q");
+    let (begun, mut bytes) = (broker.shell.checkpoints(), 0);
+    while broker.shell.checkpoints() == begun {
+        broker.publish(producer, bytes, 4_000);
+        broker.turn();
+        broker.settle();
+        broker.purge("q");
+        broker.turn();
+        broker.settle();
+        bytes += 4_000;
+    }
+    assert!(bytes < EVERY / 2, "it came after {bytes} bytes");
+}
+
 /// A checkpoint that a crash cut short stands behind the steps that it was to replace: its pieces must not be replayed over
 /// them, or what its missing pieces held would be gone.
 #[test]
