@@ -215,8 +215,9 @@ impl Recovery {
                 self.leave_segment();
             }
             next => {
-                // Nothing is ever written behind a clean stop, so there is nothing to search for.
-                let stopped = self.stop.is_some() && next.is_none();
+                // Nothing is ever written behind a clean stop in its life, so there is nothing to search for, unless a
+                // file that can't be read may belong to a later one.
+                let stopped = self.stop.is_some() && next.is_none() && self.folder.unreadable.is_empty();
                 if !stopped {
                     self.check_end(why)?;
                 }

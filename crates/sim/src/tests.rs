@@ -24,6 +24,13 @@ fn what_was_moved_is_not_moved_again_and_again() {
     }
 }
 
+/// The segment behind a clean stop was passed over where its header was damaged, with what was durable in it.
+#[test]
+fn a_damaged_header_behind_a_clean_stop_is_reported() {
+    let outcome = run(&Plan { seed: 700_199, operations: 1_500, ..PLAN });
+    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+}
+
 /// An event that became due kept a message-id that its store did not recognise any more.
 #[test]
 fn what_becomes_due_is_as_if_it_were_published_then() {

@@ -236,10 +236,8 @@ fn a_flipped_bit_in_a_batch_that_fills_its_segment() {
     assert_eq!(damage_of(&disk), Damage { file: "memory/00000001.seg".into(), offset: offset.into(), flaw });
 }
 
-/// What a life wrote behind the clean stop of the one before is as safe as anything else: damage to its first frame is not
-/// taken for the end that the stop announced.
-#[test]
-fn a_flipped_bit_in_the_first_frame_behind_a_clean_stop() {
+/// A folder in which a life wrote behind the clean stop of the one before; where its first frame lies, and in which file.
+fn with_a_life_behind_a_stop() -> (MemDisk, u64, String) {
     let disk = MemDisk::new();
     let mut opened = open(&disk).unwrap().0;
     commit(&mut opened, &[b"one"]);
@@ -249,9 +247,27 @@ fn a_flipped_bit_in_the_first_frame_behind_a_clean_stop() {
     let mut opened = open(&disk).unwrap().0;
     let appended = commit(&mut opened, &[b"two", b"three"]);
     drop(opened);
-    let (first, name) = (appended[0].location, replayed_files(&disk).pop().unwrap().0);
-    assert!(disk.flip_bit(&name, first.offset as usize + FRAME_HEADER, 0));
+    let (offset, name) = (appended[0].location.offset, replayed_files(&disk).pop().unwrap().0);
+    (disk, offset.into(), name)
+}
+
+/// What a life wrote behind the clean stop of the one before is as safe as anything else: damage to its first frame is not
+/// taken for the end that the stop announced.
+#[test]
+fn a_flipped_bit_in_the_first_frame_behind_a_clean_stop() {
+    let (disk, offset, name) = with_a_life_behind_a_stop();
+    assert!(disk.flip_bit(&name, usize::try_from(offset).unwrap() + FRAME_HEADER, 0));
     let damage = damage_of(&disk);
-    assert_eq!((damage.file, damage.offset), (format!("memory/{name}"), u64::from(first.offset)));
+    assert_eq!((damage.file, damage.offset), (format!("memory/{name}"), offset));
+    assert_eq!(verify(&disk).unwrap().damage.len(), 1);
+}
+
+/// Nor is damage to the header of its segment (the simulator's seed 700199).
+#[test]
+fn a_flipped_bit_in_the_header_behind_a_clean_stop() {
+    let (disk, _, name) = with_a_life_behind_a_stop();
+    assert!(disk.flip_bit(&name, 40, 0));
+    let damage = damage_of(&disk);
+    assert_eq!((damage.file, damage.offset, damage.flaw), (format!("memory/{name}"), 0, Flaw::SegmentHeader));
     assert_eq!(verify(&disk).unwrap().damage.len(), 1);
 }
