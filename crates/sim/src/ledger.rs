@@ -78,6 +78,8 @@ pub struct Store {
     pub attempts: BTreeMap<EventId, (u32, u32)>,
     /// Its definition was changed since it was made.
     pub altered: bool,
+    /// The shortest time to live that it had before, in milliseconds; 0 if it had none.
+    pub former_ttl: u64,
 }
 
 /// A named object.
@@ -411,6 +413,8 @@ impl Ledger {
             }
             Record::StoreAltered { store, definition, .. } => {
                 if let Some(store) = self.stores.get_mut(store) {
+                    let ttls = [store.former_ttl, store.ttl()].into_iter().filter(|&ttl| ttl > 0);
+                    store.former_ttl = ttls.min().unwrap_or(0);
                     store.definition = definition.clone();
                     store.altered = true;
                 }
@@ -481,6 +485,7 @@ impl Ledger {
             fates: BTreeMap::new(),
             attempts: BTreeMap::new(),
             altered: false,
+            former_ttl: 0,
         };
         self.stores.insert(key, store);
     }

@@ -31,6 +31,13 @@ fn a_damaged_header_behind_a_clean_stop_is_reported() {
     assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
 }
 
+/// A store was given more time to live just when a subscriber had passed what had none left.
+#[test]
+fn what_had_expired_for_a_subscriber_is_needed_no_more() {
+    let outcome = run(&Plan { seed: 700_175, operations: 1_500, ..PLAN });
+    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+}
+
 /// An event that became due kept a message-id that its store did not recognise any more.
 #[test]
 fn what_becomes_due_is_as_if_it_were_published_then() {

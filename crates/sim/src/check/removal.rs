@@ -92,7 +92,11 @@ fn is_dead_lettered(view: &View<'_>, name: &str, id: EventId, event: &Event) -> 
 fn needed_by(view: &View<'_>, key: StoreKey, id: EventId, event: &Event) -> Option<String> {
     for object in view.ledger.objects.values().filter(|o| o.store == key && o.settings.persistent) {
         let wants = lets_through(object.settings.selector.as_deref(), view.messages, event.number);
-        let expired = view.ledger.stores.get(&key).and_then(|s| s.leaves_at(&event.stored));
+        let store = view.ledger.stores.get(&key);
+        // Who passed an event whose time was over does not need it again when the store gives it more time after all.
+        let former = store.map_or(0, |store| store.former_ttl);
+        let former = (former > 0).then_some(event.stored.arrived + former);
+        let expired = [store.and_then(|s| s.leaves_at(&event.stored)), former].into_iter().flatten().min();
         if wants
             && !object.leaves_out(event)
             && !object.has_finished(id)
