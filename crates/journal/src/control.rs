@@ -28,11 +28,18 @@ pub(crate) struct Control {
     pub(crate) sequence: u64,
     pub(crate) id: JournalId,
     pub(crate) life: u32,
+    /// Index within this life of the newest segment that is known to hold a synced frame; 0: of none, or not known.
+    pub(crate) newest: u32,
     /// `None` before the first checkpoint: everything is replayed.
     pub(crate) start: Option<Start>,
 }
 
 impl Control {
+    /// The newest segment that is known to hold a synced frame.
+    pub(crate) fn newest_segment(&self) -> Option<SegmentNumber> {
+        (self.newest != 0).then(|| SegmentNumber::new(self.life, self.newest))
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut slot = vec![0; usize::try_from(SLOT).expect("4096 fits")];
         let (segment, lsn) = self.start.map_or((0, 0), |start| (start.segment.0, start.lsn.0));
@@ -41,6 +48,7 @@ impl Control {
         slot[16..24].copy_from_slice(&self.sequence.to_le_bytes());
         slot[24..40].copy_from_slice(&self.id.0);
         slot[40..44].copy_from_slice(&self.life.to_le_bytes());
+        slot[44..48].copy_from_slice(&self.newest.to_le_bytes());
         slot[48..56].copy_from_slice(&segment.to_le_bytes());
         slot[56..64].copy_from_slice(&lsn.to_le_bytes());
         let checksum = Mask::NONE.checksum(&slot[..HEADER_SIZE]);
@@ -68,6 +76,7 @@ impl Control {
             sequence: u64_at(slot, 16)?,
             id: id_at(slot, 24)?,
             life: u32_at(slot, 40)?,
+            newest: u32_at(slot, 44)?,
             start: (segment != 0).then_some(Start { segment: SegmentNumber(segment), lsn }),
         })
     }
@@ -136,7 +145,8 @@ impl ControlFile {
         let file = disk
             .create(CONTROL, 2 * SLOT)
             .map_err(|source| io_error(&location, Operation::Create, source))?;
-        let mut control = Self { file, location, content: Control { sequence: 0, id, life: 0, start: None } };
+        let mut control =
+            Self { file, location, content: Control { sequence: 0, id, life: 0, newest: 0, start: None } };
         control.update(|_| ())?;
         disk.sync_folder().map_err(|source| io_error(&control.location, Operation::Sync, source))?;
         Ok(control)

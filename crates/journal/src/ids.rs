@@ -31,7 +31,7 @@ impl fmt::Display for Lsn {
 
 /// Number of a segment, never used twice in a journal: the life in the upper 32 bits, the index within it (from 1) in the
 /// lower. The order of the numbers is the order of the log. It is also the generation that every frame repeats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SegmentNumber(pub u64);
 
 impl SegmentNumber {
@@ -39,6 +39,12 @@ impl SegmentNumber {
     #[must_use]
     pub fn new(life: u32, index: u32) -> Self {
         Self(u64::from(life) << 32 | u64::from(index))
+    }
+
+    /// Which segment of its life it is.
+    #[must_use]
+    pub(crate) fn index(self) -> u32 {
+        u32::try_from(self.0 & u64::from(u32::MAX)).unwrap_or(u32::MAX)
     }
 
     /// The life in which the segment was begun: how often the journal had been opened for writing.

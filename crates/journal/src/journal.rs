@@ -231,7 +231,11 @@ impl Journal {
     /// # Errors
     /// As [`AppendError`] says; then nothing was changed.
     pub fn append_clean_stop(&mut self) -> Result<Appended, AppendError> {
+        // A segment that was noted behind this would void the proof.
+        self.segments.table().stopped = true;
+        let held = self.segments.hold_control();
         let identity = self.segments.disk.identity(CONTROL).unwrap_or(Identity([0; 32]));
+        drop(held);
         self.check(Label::kind(1), identity.0.len())?;
         let appended = self.append_unchecked(Label::kind(KIND_CLEAN_STOP), &[&identity.0], identity.0.len());
         self.stopped |= appended.is_ok();

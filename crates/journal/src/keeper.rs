@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use crate::control::{ControlFile, Start};
+use crate::control::{Control, ControlFile, Start};
 use crate::disk::Disk;
 use crate::error::{Error, Operation};
 use crate::ids::{Checkpoint, SegmentNumber};
@@ -29,6 +29,8 @@ pub enum Work {
     Removed(SegmentNumber),
     /// A checkpoint is complete, durably: recovery starts there, and what lies before can be freed.
     Checkpointed(Checkpoint),
+    /// The control file names this segment as the newest: should it be missing at the next start, that is seen.
+    Noted(SegmentNumber),
     /// The disk is too full for another segment. Trying again is of use once something was freed, or after a while.
     NoSpace,
 }
@@ -36,6 +38,7 @@ pub enum Work {
 /// What there is to do next.
 enum Job {
     Checkpoint(Checkpoint),
+    Note(SegmentNumber),
     Recycle(Arc<Segment>),
     Create { name: String, size: u64 },
     Nothing,
@@ -54,6 +57,7 @@ impl Keeper {
         self.segments.check_failed()?;
         match self.next_job() {
             Job::Checkpoint(checkpoint) => self.checkpoint(checkpoint),
+            Job::Note(newest) => self.note(newest),
             Job::Recycle(segment) => self.recycle(&segment),
             Job::Create { name, size } => self.create(name, size),
             Job::Nothing => Ok(Work::Nothing),
@@ -68,6 +72,9 @@ impl Keeper {
             table.checkpoints.pop_front();
             return Job::Checkpoint(checkpoint);
         }
+        if let Some(newest) = table.to_note(durable) {
+            return Job::Note(newest);
+        }
         if let Some(segment) = table.freed.pop_front() {
             return Job::Recycle(segment);
         }
@@ -79,9 +86,36 @@ impl Keeper {
 
     fn checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Work, Error> {
         let start = Start { segment: checkpoint.first.location.segment, lsn: checkpoint.first.lsn };
-        self.control.update(|content| content.start = Some(start)).inspect_err(|_| self.segments.fail())?;
-        self.segments.table().start = Some(start);
+        let newest = self.segments.table().to_note(self.segments.durable());
+        self.update(|content| {
+            content.start = Some(start);
+            content.newest = newest.map_or(content.newest, SegmentNumber::index);
+        })?;
+        let mut table = self.segments.table();
+        table.start = Some(start);
+        table.noted = newest.unwrap_or(table.noted);
+        drop(table);
         Ok(Work::Checkpointed(checkpoint))
+    }
+
+    /// Names the newest segment in the control file, unless the clean stop was begun meanwhile.
+    fn note(&mut self, newest: SegmentNumber) -> Result<Work, Error> {
+        let segments = Arc::clone(&self.segments);
+        let held = segments.hold_control();
+        if segments.table().stopped {
+            return Ok(Work::Nothing);
+        }
+        let written = self.control.update(|content| content.newest = newest.index());
+        drop(held);
+        written.inspect_err(|_| segments.fail())?;
+        segments.table().noted = newest;
+        Ok(Work::Noted(newest))
+    }
+
+    /// Writes the control file.
+    fn update(&mut self, change: impl FnOnce(&mut Control)) -> Result<(), Error> {
+        let _held = self.segments.hold_control();
+        self.control.update(change).inspect_err(|_| self.segments.fail())
     }
 
     /// A freed segment becomes spare, or is removed if it has an unusual size or there are spare ones enough.

@@ -9,7 +9,7 @@ use crate::disk::{Disk, FolderLock};
 use crate::error::{Damage, Error, Flaw, Operation};
 use crate::folder::{Folder, list, lock};
 use crate::frame::{FIRST_RESERVED_KIND, FRAME_HEADER, FrameHeader, KIND_CLEAN_STOP, MARK_SIZE, Mark, Mask};
-use crate::ids::{JournalId, Label, Location, Lsn};
+use crate::ids::{JournalId, Label, Location, Lsn, SegmentNumber};
 use crate::journal::Journal;
 use crate::keeper::{Keeper, create_spare, is_no_space, wipe_header};
 use crate::options::Options;
@@ -221,6 +221,7 @@ impl Recovery {
                 if !stopped {
                     self.check_end(why)?;
                 }
+                self.check_newest(why)?;
                 self.end(why);
                 return Ok(());
             }
@@ -277,6 +278,23 @@ impl Recovery {
             None => self.damage(why),
         }
         .into())
+    }
+
+    /// `Err` if the log ends before the segment in which, as the control file says, frames were synced.
+    fn check_newest(&self, why: Unsound) -> Result<(), Error> {
+        let Some(newest) = self.control.content.newest_segment() else { return Ok(()) };
+        if self.reader.as_ref().is_some_and(|reader| reader.segment().number >= newest) {
+            return Ok(());
+        }
+        if self.ahead.iter().any(|segment| segment.number == newest) {
+            return Err(self.damage(why).into());
+        }
+        Err(match self.folder.unreadable.as_slice() {
+            [file] => {
+                Damage { file: self.disk.location(&file.name), offset: 0, flaw: Flaw::SegmentHeader }.into()
+            }
+            _ => newest_missing(self.disk.as_ref(), newest).into(),
+        })
     }
 
     /// Whether a wanted mark is in the rest of this segment, in a later one, or at the beginning of a spare file.
@@ -353,7 +371,10 @@ impl Recovery {
         self.clear_away()?;
         let newest = self.behind.last().map_or(0, |(segment, _)| segment.number.life());
         let life = self.control.content.life.max(newest).saturating_add(1);
-        self.control.update(|content| content.life = life)?;
+        self.control.update(|content| {
+            content.life = life;
+            content.newest = 0;
+        })?;
         let full = self.make_first_ready()?;
         let recovered = Recovered {
             last: self.expected.previous(),
@@ -442,6 +463,7 @@ impl Recovery {
             live: survived.map(|segment| (segment.number, segment)).collect(),
             ready: self.folder.spare,
             start: self.control.content.start,
+            noted: SegmentNumber::new(recovered.life, 0),
             full,
             next_file: self.folder.next_file,
             ..Table::default()
@@ -456,4 +478,9 @@ impl Recovery {
             recovered,
         }
     }
+}
+
+/// Damage to the folder: the newest segment is not in it.
+pub(crate) fn newest_missing(disk: &dyn Disk, newest: SegmentNumber) -> Damage {
+    Damage { file: disk.location(""), offset: 0, flaw: Flaw::NewestMissing(newest) }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Segments {
     failed: AtomicBool,
     table: Mutex<Table>,
     changed: Condvar,
+    /// Held while the control file is written, and while its identity is read for a clean stop.
+    control: Mutex<()>,
     _lock: Box<dyn FolderLock>,
 }
 
@@ -65,6 +67,10 @@ pub(crate) struct Table {
     pub(crate) freed: VecDeque<Arc<Segment>>,
     pub(crate) checkpoints: VecDeque<Checkpoint>,
     pub(crate) start: Option<Start>,
+    /// The newest segment that the control file names; index 0 while there is none of this life.
+    pub(crate) noted: SegmentNumber,
+    /// The clean stop is the last thing that is written, so no segment is noted any more.
+    pub(crate) stopped: bool,
     /// A frame waits for a segment of this size, which is larger than any that is ready.
     pub(crate) wanted: Option<u64>,
     /// The last attempt to make a segment met a full disk.
@@ -96,6 +102,12 @@ impl Table {
         }
     }
 
+    /// The newest segment in which a frame is durable, if the control file names an older one.
+    pub(crate) fn to_note(&self, durable: Lsn) -> Option<SegmentNumber> {
+        let newest = self.live.values().rev().find(|segment| segment.first <= durable)?.number;
+        (!self.stopped && self.noted < newest).then_some(newest)
+    }
+
     /// The next checkpoint, if all of it is durable.
     pub(crate) fn due_checkpoint(&self, durable: Lsn) -> Option<Checkpoint> {
         self.checkpoints.front().filter(|next| next.last <= durable).copied()
@@ -120,12 +132,18 @@ impl Segments {
             failed: AtomicBool::new(false),
             table: Mutex::new(table),
             changed: Condvar::new(),
+            control: Mutex::new(()),
             _lock: lock,
         }
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the control file as it is.
+    pub(crate) fn hold_control(&self) -> MutexGuard<'_, ()> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the keeper is woken, or as long as `at_most` if that is given.
@@ -155,8 +173,11 @@ impl Segments {
     /// Everything up to and with `lsn` is safe on disk.
     pub(crate) fn set_durable(&self, lsn: Lsn) {
         self.durable.store(lsn.0, Ordering::Release);
-        // A checkpoint may have waited for this.
-        if !self.table().checkpoints.is_empty() {
+        // A checkpoint may have waited for this, or a segment that is to be noted.
+        let table = self.table();
+        let waits = !table.checkpoints.is_empty() || table.to_note(lsn).is_some();
+        drop(table);
+        if waits {
             self.wake_keeper();
         }
     }

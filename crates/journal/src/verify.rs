@@ -8,6 +8,7 @@ use crate::error::{Damage, Error, Flaw, Operation};
 use crate::folder::{Folder, list, lock};
 use crate::frame::{KIND_CLEAN_STOP, Mark, Mask};
 use crate::ids::{Lsn, SegmentNumber};
+use crate::recovery::newest_missing;
 use crate::scan::{Found, SegmentReader, Unsound, find_mark_in_file, first_mark};
 use crate::segments::Segment;
 
@@ -87,6 +88,7 @@ pub fn verify(disk: &dyn Disk) -> Result<Report, Error> {
             segments.push(check.segment(segment, folder.used.get(index + 1))?);
         }
     }
+    check.check_newest(control.content.newest_segment(), &folder.used);
     Ok(Report {
         life: control.content.life,
         start: check.start.map(|start| (start.segment, start.lsn)),
@@ -171,6 +173,19 @@ impl Check<'_> {
             let flaw = Flaw::StartMissing(start.segment);
             self.damage.push(Damage { file: self.disk.location(""), offset: 0, flaw });
         }
+    }
+
+    /// The newest segment that the control file names is there.
+    fn check_newest(&mut self, newest: Option<SegmentNumber>, used: &[Arc<Segment>]) {
+        let Some(newest) = newest else { return };
+        // Where something else was found the newest segment may be that.
+        if !self.damage.is_empty() || used.iter().any(|segment| segment.number >= newest) {
+            return;
+        }
+        self.damage.push(match self.unreadable.as_slice() {
+            [Unreadable { file, .. }] => Damage { file: file.clone(), offset: 0, flaw: Flaw::SegmentHeader },
+            _ => newest_missing(self.disk, newest),
+        });
     }
 
     fn segment(

@@ -322,7 +322,7 @@ fn keep(shared: &Shared, mut keeper: Keeper) {
                 notify_settled(shared);
                 (shared.on_event)(Event::Space);
             }
-            Ok(Work::Removed(_)) => {}
+            Ok(Work::Removed(_) | Work::Noted(_)) => {}
             Ok(Work::Checkpointed(checkpoint)) => (shared.on_event)(Event::Checkpointed(checkpoint)),
             Err(Error::PreviousIo) => return,
             Err(error) => return shared.fail(error),
@@ -341,7 +341,11 @@ fn pause(shared: &Shared, full: bool) -> bool {
     let segments = &shared.segments;
     let mut table = segments.table();
     let may_create = !full && table.size_to_create(&segments.options).is_some();
-    let is_due = table.due_checkpoint(segments.durable()).is_some() || !table.freed.is_empty() || may_create;
+    let durable = segments.durable();
+    let is_due = table.due_checkpoint(durable).is_some()
+        || table.to_note(durable).is_some()
+        || !table.freed.is_empty()
+        || may_create;
     if !is_due && !table.stopping && !segments.has_failed() {
         table = segments.wait(table, full.then_some(RETRY));
     }

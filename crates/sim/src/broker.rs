@@ -329,7 +329,7 @@ impl Broker {
                 self.no_space = false;
                 self.shell.space()?;
             }
-            Work::Removed(_) => {}
+            Work::Removed(_) | Work::Noted(_) => {}
             Work::Checkpointed(checkpoint) => {
                 let freed = self.shell.checkpointed(checkpoint);
                 freed.expect("the journal has just said that this checkpoint is complete");

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::owner::{Model, Owner, Random};
 use super::{commit, open};
-use crate::frame::{FRAME_HEADER, frame_size};
-use crate::segment::HEADER_SIZE;
-use crate::{Damage, Error, Flaw, Lsn, MemDisk, Recovery, SegmentNumber, verify};
+use crate::frame::{FRAME_HEADER, MARK_SIZE, frame_size};
+use crate::segment::{HEADER_BLOCK, HEADER_SIZE};
+use crate::{Damage, Error, Flaw, Lsn, MemDisk, Recovery, SegmentNumber, Work, verify};
 
 /// Damage that opening reports; panics if it reports none.
 fn damage_of(disk: &MemDisk) -> Damage {
@@ -112,6 +112,39 @@ fn a_missing_segment_is_a_gap() {
         matches!(damage.flaw, Flaw::Frame { expected } | Flaw::Gap { expected, .. } if expected == missing.first)
     );
     assert!(last.len() == 10 && verify(&disk).unwrap().damage.len() == 1);
+}
+
+/// The last segment has the only marks that tell of its frames, so the control file tells of it.
+#[test]
+fn a_missing_or_emptied_last_segment() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    (0..10).for_each(|_| drop(commit(&mut opened, &[&[1; 4000]])));
+    while opened.keeper.work().unwrap() != Work::Nothing {}
+    let last = opened.journal.segments().pop().unwrap();
+    drop(opened);
+    let name = last.file.trim_start_matches("memory/");
+    let size = usize::try_from(last.size).unwrap();
+    for content in [None, Some(vec![0; size]), Some(vec![])] {
+        let disk = disk.copy();
+        match content {
+            Some(bytes) => disk.put(name, bytes),
+            None => crate::Disk::remove(&disk, name).unwrap(),
+        }
+        let report = verify(&disk).unwrap();
+        let damage = damage_of(&disk);
+        assert_eq!(damage.flaw, Flaw::NewestMissing(last.number));
+        assert_eq!(report.damage, [damage]);
+    }
+    // A damaged header is named with its file, also where no mark tells of the segment.
+    disk.flip_bit(name, 20, 0);
+    let mark = usize::try_from(HEADER_BLOCK).unwrap() + 2 * MARK_SIZE;
+    let mut content = disk.content(name).unwrap();
+    content[mark..].fill(0);
+    disk.put(name, content);
+    let damage = damage_of(&disk);
+    assert_eq!((damage.file.as_str(), &damage.flaw), (last.file.as_str(), &Flaw::SegmentHeader));
+    assert_eq!(verify(&disk).unwrap().damage, [damage]);
 }
 
 #[test]

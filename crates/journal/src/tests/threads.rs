@@ -124,6 +124,25 @@ fn a_full_disk_is_told_and_so_is_space_that_comes_back() {
     writer.stop().unwrap();
 }
 
+/// The keeper may be about to note the segment that the last batch has opened; it must not void the proof.
+#[test]
+fn a_stop_right_behind_a_batch_is_proved() {
+    let disk = MemDisk::new();
+    open(&disk).unwrap();
+    for _ in 0..100 {
+        let (mut journal, writer, _events) = start(open(&disk).unwrap().0);
+        let lsn = append(&mut journal, &writer, b"last").lsn;
+        writer.submit(journal.take_batch().unwrap()).unwrap();
+        writer.wait_durable(lsn).unwrap();
+        journal.append_clean_stop().unwrap();
+        writer.submit(journal.take_batch().unwrap()).unwrap();
+        writer.stop().unwrap();
+        drop(journal);
+        let recovery = Recovery::open(Arc::new(disk.clone()), Options::small(), ID).unwrap();
+        assert_eq!(recovery.finish().unwrap().recovered.stop, crate::Stop::Clean);
+    }
+}
+
 #[test]
 fn a_checkpoint_is_announced_once_it_is_durable() {
     let disk = MemDisk::new();

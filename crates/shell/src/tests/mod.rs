@@ -112,7 +112,7 @@ impl Broker {
             Work::Ready => self.shell.space().unwrap(),
             Work::NoSpace => self.shell.no_space(),
             Work::Checkpointed(checkpoint) => drop(self.shell.checkpointed(checkpoint).unwrap()),
-            Work::Nothing | Work::Removed(_) => {}
+            Work::Nothing | Work::Removed(_) | Work::Noted(_) => {}
         }
         self.pass_on();
         !matches!(work, Work::Nothing | Work::NoSpace)
