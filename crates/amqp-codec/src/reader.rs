@@ -284,6 +284,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When no described value is there, too little, or a descriptor that is neither a `ulong` nor a `symbol`.
     pub fn descriptor(&mut self) -> Result<Descriptor<'a>, DecodeError> {
+        // As nearly all are encoded.
+        if let [format::DESCRIBED, format::ULONG_SMALL, code, ..] = *self.remaining() {
+            self.position += 3;
+            return Ok(Descriptor::Code(code.into()));
+        }
         self.expect_code(format::DESCRIBED, "a described value")?;
         match self.peek_code()? {
             format::SYMBOL_8 | format::SYMBOL_32 => Ok(Descriptor::Name(self.symbol()?)),

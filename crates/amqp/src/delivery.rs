@@ -77,10 +77,9 @@ impl<V: Copy> Ledger<V> {
 
     /// Drops the holes at the front; all holes when they are the larger part.
     fn tidy(&mut self) {
-        while self.entries.front().is_some_and(|entry| !entry.live) {
-            self.entries.pop_front();
-            self.holes -= 1;
-        }
+        let settled = self.entries.iter().take_while(|entry| !entry.live).count();
+        self.entries.drain(..settled);
+        self.holes -= settled;
         if self.entries.len() >= COMPACT_FROM && self.holes > self.entries.len() / 2 {
             self.entries.retain(|entry| entry.live);
             self.holes = 0;

@@ -85,7 +85,9 @@ impl Rings {
     /// For each priority, highest first, the consumers with window in the order of their turns.
     pub(crate) fn in_turn(&self) -> impl Iterator<Item = impl Iterator<Item = (Turn, TakerKey)> + '_> + '_ {
         self.rings.iter().map(|(&priority, ring)| {
-            let turns = ring.open.range(ring.next..).chain(ring.open.range(..ring.next));
+            // Mostly somebody is found before the ring begins anew, so that is looked up only then.
+            let anew = std::iter::once(ring).flat_map(|ring| ring.open.range(..ring.next));
+            let turns = ring.open.range(ring.next..).chain(anew);
             turns.map(move |(&number, &taker)| (Turn { priority, number }, taker))
         })
     }
