@@ -34,7 +34,7 @@ usage: cargo xtask COMMAND
   interop [SUITE]…  the built broker under real clients: python, node, go, java; all of them by default
   fuzz TARGET [--seconds N]
                     one target of fuzz/ for a minute, or N seconds (needs a nightly toolchain)
-  soak kill [--rounds N] [--seed N] [--release]
+  soak kill [--rounds N] [--seed N] [--backlog N] [--release]
                     the broker killed again and again under load; 50 rounds by default
   sim [--seed N] [--operations N] [--runs N]
                     the simulator: random histories with crashes, every promise checked at every step

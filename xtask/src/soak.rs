@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 const IN_CI: [[&str; 5]; 2] =
     [["kill", "--rounds", "5", "--seed", "1"], ["kill", "--rounds", "5", "--seed", "2"]];
 
-/// `soak kill [--rounds N] [--seed N] [--keep-data] [--release]`: builds the broker and the program that soaks it, and
+/// `soak kill [--rounds N] [--seed N] [--backlog N] [--keep-data] [--release]`: builds the broker and the program that soaks it, and
 /// hands the arguments on to that.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String], report: &mut Report) -> Result<(), String> {
     let release = arguments.iter().any(|argument| argument == "--release");

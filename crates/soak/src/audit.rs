@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use postroad_client::{Client, Credit, Delivery, Error, Receiver};
 use tokio::runtime::Builder;
 
+use crate::backlog;
 use crate::books::{Books, StreamBook, Violation};
 use crate::broker::{Broker, FOLLOWED, JOINED, UNREAD};
 use crate::clients::Shared;
@@ -23,12 +24,13 @@ const BATCH: u32 = 500;
 ///
 /// # Errors
 /// The first [`Violation`].
-pub(crate) fn check_all(broker: &Broker, shared: &Shared) -> Result<(), Violation> {
+pub(crate) fn check_all(broker: &Broker, shared: &Shared, backlog: u64) -> Result<(), Violation> {
     let mut books = shared.books();
     on_a_connection(broker, async |client| {
         check_work(&client, &mut books).await?;
         check_stream(&client, &books).await?;
-        check_joined(&client, &books).await
+        check_joined(&client, &books).await?;
+        backlog::check(&client, backlog).await
     })?;
     // Everybody has what they need of it, so nothing is kept (RET-1).
     let began = Instant::now();
@@ -49,10 +51,10 @@ pub(crate) fn check_empty(broker: &Broker) -> Result<(), Violation> {
     on_a_connection(broker, async |client| {
         let objects = [(Place::Stream, FOLLOWED), (Place::Stream, UNREAD), (Place::Live, FOLLOWED)];
         let objects = objects.map(|(place, object)| address(place, object));
-        let queues = [Place::Work.name().to_owned(), JOINED.to_owned()];
+        let queues = [Place::Work.name(), JOINED, backlog::COLD].map(str::to_owned);
         for address in queues.iter().chain(&objects) {
             let receiver = attach(&client, address).await?;
-            if let Some(delivery) = drain(&receiver).await?.first() {
+            if let Some(delivery) = drain(&receiver, 1).await?.first() {
                 let mark = Received::read(delivery)?.mark;
                 let text = format!("{address}: {mark} was acknowledged, confirmed, and came after a crash");
                 return Err(Violation::new(text));
@@ -67,7 +69,7 @@ async fn check_work(client: &Client, books: &mut Books) -> Result<(), Violation>
     let session = books.work.begin();
     let receiver = attach(client, Place::Work.name()).await?;
     loop {
-        let deliveries = drain(&receiver).await?;
+        let deliveries = drain(&receiver, BATCH).await?;
         if deliveries.is_empty() {
             break;
         }
@@ -91,7 +93,7 @@ async fn check_stream(client: &Client, books: &Books) -> Result<(), Violation> {
     unread.begin();
     let receiver = attach(client, &address(Place::Stream, UNREAD)).await?;
     loop {
-        let deliveries = drain(&receiver).await?;
+        let deliveries = drain(&receiver, BATCH).await?;
         for delivery in &deliveries {
             let received = Received::read(delivery)?;
             let id = unread.delivered(&received)?;
@@ -121,7 +123,7 @@ async fn check_joined(client: &Client, books: &Books) -> Result<(), Violation> {
     let expected = books.published.count(Place::Stream) + books.published.count(Place::Live);
     let mut since = Instant::now();
     loop {
-        let deliveries = drain(&receiver).await?;
+        let deliveries = drain(&receiver, BATCH).await?;
         for delivery in &deliveries {
             check_one_joined(&Received::read(delivery)?, books, &mut found)?;
         }
@@ -161,7 +163,11 @@ fn check_one_joined(
     Err(Violation::new(format!("{JOINED} holds {mark} twice")))
 }
 
-fn on_a_connection(
+/// Does something on a connection of its own.
+///
+/// # Errors
+/// What that gives; [`Violation`] if the connection can't be made, or ends.
+pub(crate) fn on_a_connection(
     broker: &Broker,
     check: impl AsyncFnOnce(Client) -> Result<(), Violation>,
 ) -> Result<(), Violation> {
@@ -174,20 +180,21 @@ fn on_a_connection(
     })
 }
 
-fn failed(error: &Error) -> Violation {
-    Violation::new(format!("the last checks were cut off: {error}"))
+pub(crate) fn failed(error: &Error) -> Violation {
+    Violation::new(format!("the auditor's connection was cut off: {error}"))
 }
 
-async fn attach(client: &Client, address: &str) -> Result<Receiver, Violation> {
+/// A receiver that asks for what it wants.
+pub(crate) async fn attach(client: &Client, address: &str) -> Result<Receiver, Violation> {
     client.receiver(address, receiver_options(Credit::Manual)).await.map_err(|e| failed(&e))
 }
 
-/// What the broker has to give now, up to a batch.
-async fn drain(receiver: &Receiver) -> Result<Vec<Delivery>, Violation> {
-    receiver.drain(BATCH).map_err(|e| failed(&e))?;
+/// What the broker has to give now, up to so many.
+pub(crate) async fn drain(receiver: &Receiver, most: u32) -> Result<Vec<Delivery>, Violation> {
+    receiver.drain(most).map_err(|e| failed(&e))?;
     let mut deliveries = Vec::new();
     let all = async {
-        while receiver.recv_many(&mut deliveries, BATCH as usize).await? > 0 {}
+        while receiver.recv_many(&mut deliveries, most as usize).await? > 0 {}
         Ok(())
     };
     answered(receiver, "end a drain", all).await?;
@@ -213,7 +220,7 @@ async fn answered(
 }
 
 /// Accepts deliveries that follow each other, and waits until the broker has confirmed.
-async fn accept(receiver: &Receiver, deliveries: &[Delivery]) -> Result<(), Violation> {
+pub(crate) async fn accept(receiver: &Receiver, deliveries: &[Delivery]) -> Result<(), Violation> {
     let (Some(first), Some(last)) = (deliveries.first(), deliveries.last()) else { return Ok(()) };
     receiver.accept(first.number..=last.number).map_err(|e| failed(&e))?;
     let confirmed = async {

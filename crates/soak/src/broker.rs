@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use postroad_client::{ConnectOptions, Url};
 
+use crate::backlog::COLD;
 use crate::books::Violation;
 
 /// The queue in which everything from both channels ends.
@@ -222,6 +223,9 @@ max_delivery_attempts = -1
 
 [[queue]]
 name = "{JOINED}"
+
+[[queue]]
+name = "{COLD}"
 
 [[channel]]
 name = "stream"

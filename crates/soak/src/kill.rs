@@ -5,6 +5,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::audit;
+use crate::backlog;
 use crate::books::Violation;
 use crate::broker::Broker;
 use crate::clients::{self, Identity, Shared};
@@ -43,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) folder: PathBuf,
     pub(crate) rounds: u32,
     pub(crate) seed: u64,
+    /// Messages of a backlog that nobody reads before the end.
+    pub(crate) backlog: u64,
 }
 
 /// What was done, when no promise was broken.
@@ -78,7 +81,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Summary, Violation> {
     });
     kept?;
     shared.control.check()?;
-    run.audit()?;
+    run.audit(plan.backlog)?;
     Ok(run.summary())
 }
 
@@ -97,6 +100,7 @@ impl<'env> Run<'env> {
         plan: &Plan,
     ) -> Result<(), Violation> {
         self.recover()?;
+        backlog::fill(&self.broker, plan.backlog)?;
         let (producers, others) = self.start(scope, plan.seed);
         for round in 1..=plan.rounds {
             self.round().map_err(|violation| Violation::new(format!("round {round}: {violation}")))?;
@@ -214,8 +218,8 @@ impl<'env> Run<'env> {
     }
 
     /// What is left is right, and stays right after one more crash.
-    fn audit(&mut self) -> Result<(), Violation> {
-        audit::check_all(&self.broker, self.shared)?;
+    fn audit(&mut self, backlog: u64) -> Result<(), Violation> {
+        audit::check_all(&self.broker, self.shared, backlog)?;
         self.crash()?;
         self.recover()?;
         audit::check_empty(&self.broker)

@@ -5,7 +5,7 @@
 //! into books what the broker has promised it; a promise that is broken ends the run with exit code 1 and the seed.
 //! The seed decides what clients do and when the broker is killed; what that meets inside differs from run to run.
 //!
-//! - `kill`: the rounds; `audit`: what must be left at the end;
+//! - `kill`: the rounds; `audit`: what must be left at the end; `backlog`: a long one that lies there meanwhile;
 //! - `producer`, `consumer`, `follower`: the clients; `clients`: what they share; `control`: in step with the kills;
 //! - `books`: the promises; `mark`: the messages; `broker`: the process; `neighbour`: a busy disk; `random`: chance.
 //!
@@ -16,6 +16,7 @@
 #![allow(clippy::print_stdout, reason = "a command talks to its user on standard output")]
 
 mod audit;
+mod backlog;
 mod books;
 mod broker;
 mod clients;
@@ -66,6 +67,9 @@ struct Kill {
     /// What decides chance; taken from the clock if not given
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Messages that lie on a queue of their own all the time
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    backlog: u64,
     /// Keep data and log, also if nothing went wrong
     #[arg(long)]
     keep_data: bool,
@@ -75,7 +79,8 @@ fn main() -> ExitCode {
     let Command::Kill(kill) = Arguments::parse().command;
     let seed = kill.seed.unwrap_or_else(seed_of_the_clock);
     let folder = kill.dir.join(format!("kill-{seed}-{}", std::process::id()));
-    let plan = Plan { binary: kill.broker, folder: absolute(&folder), rounds: kill.rounds, seed };
+    let (binary, rounds, backlog) = (kill.broker, kill.rounds, kill.backlog);
+    let plan = Plan { binary, folder: absolute(&folder), rounds, seed, backlog };
     println!("soak kill: {} rounds, seed {seed}, data in {}", plan.rounds, folder.display());
     match kill::run(&plan) {
         Ok(summary) => {
