@@ -34,12 +34,14 @@ pub(crate) struct Log {
     /// The last frame of each batch that holds steps, with the last of these.
     on_the_way: VecDeque<(Lsn, Step)>,
     durable: Step,
-    /// Bytes appended since the last checkpoint began.
+    /// Bytes of the steps appended since the last checkpoint began.
     since_checkpoint: u64,
     /// A checkpoint is due after so many.
     checkpoint_every: u64,
     /// Bytes of the last checkpoint.
     checkpoint_bytes: u64,
+    /// Segments that it filled.
+    checkpoint_segments: u64,
     /// The first frame of the checkpoint that is being appended.
     checkpoint: Option<Appended>,
     /// A checkpoint is appended and not yet declared complete by the journal.
@@ -76,6 +78,7 @@ impl Log {
             since_checkpoint: read,
             checkpoint_every,
             checkpoint_bytes: 0,
+            checkpoint_segments: 0,
             checkpoint: None,
             completing: false,
             needed: BTreeSet::new(),
@@ -101,9 +104,10 @@ impl Log {
                 Err(AppendError::PreviousIo) => return Err(postroad_journal::Error::PreviousIo.into()),
                 Err(error) => return Err(ShellError::Frame(error)),
             };
-            self.since_checkpoint += payload.len() as u64;
+            let bytes = payload.len() as u64;
             match self.waiting.pop_front() {
                 Some(Pending::Step(step)) => {
+                    self.since_checkpoint += bytes;
                     last = Some((appended.lsn, step.step));
                     placed(step, place_of(&appended.location));
                 }
@@ -118,6 +122,8 @@ impl Log {
     fn checkpoint_appended(&mut self, appended: Appended, last: bool) {
         let first = *self.checkpoint.get_or_insert(appended);
         if last {
+            let (from, to) = (first.location.segment, appended.location.segment);
+            self.checkpoint_segments = to.0.saturating_sub(from.0);
             self.journal.complete_checkpoint(Checkpoint { first, last: appended.lsn });
             self.checkpoint = None;
         }
@@ -133,26 +139,29 @@ impl Log {
     /// written, and beside what they free where that comes sooner.
     #[must_use]
     pub(crate) fn wants_checkpoint(&self, used: usize) -> bool {
-        let enough = self.since_checkpoint > self.checkpoint_bytes;
-        if self.completing || !self.waiting.is_empty() || !enough {
+        if self.completing || !self.waiting.is_empty() || self.since_checkpoint == 0 {
             return false;
         }
+        let gain = self.gain(used);
         if let Space::Full { left } = self.journal.space() {
             // Room is made as soon as that is possible without filling up what is left.
             let needed = self.checkpoint_bytes.saturating_mul(2).saturating_add(ROOM_WHEN_FULL);
-            return self.unused(used) > 0 && left > needed;
+            return gain > 0 && left > needed;
         }
         let often = self.checkpoint_bytes.saturating_mul(8);
-        let unused = self.journal.segment_size().saturating_mul(self.unused(used) as u64);
         // The sooner segments are free, the fewer new ones must be filled with zeros.
         let soon = self.journal.segment_size().saturating_mul(SOON).max(often).max(self.checkpoint_every / 4);
         let late = self.checkpoint_every.max(self.checkpoint_bytes);
-        self.since_checkpoint >= self.checkpoint_every.max(often) || unused >= soon.min(late)
+        self.since_checkpoint >= self.checkpoint_every.max(often) || gain >= soon.min(late)
     }
 
-    /// Segments in which no message is held, but for the one that is being filled.
-    fn unused(&self, used: usize) -> usize {
-        self.journal.segment_count().saturating_sub(used + 1)
+    /// Bytes of the segments that would be free after a checkpoint: those in which no message is held, but for the one that
+    /// is being filled, and as many as it takes itself. The last one's are among them, so without that a large checkpoint
+    /// would be reason enough for the next.
+    fn gain(&self, used: usize) -> u64 {
+        let size = self.journal.segment_size();
+        let unused = self.journal.segment_count().saturating_sub(used + 1) as u64;
+        unused.saturating_sub(self.checkpoint_segments).saturating_mul(size)
     }
 
     /// Appends a checkpoint: pieces that rebuild the state as it is after every step appended so far, and the segments in

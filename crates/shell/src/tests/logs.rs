@@ -67,6 +67,27 @@ fn a_small_checkpoint_comes_when_it_frees_two_segments() {
     assert!(bytes < EVERY / 2, "it came after {bytes} bytes");
 }
 
+/// A checkpoint of many segments makes those of the one before free, which alone is no reason for the next.
+#[test]
+fn a_large_checkpoint_is_not_followed_by_others_at_once() {
+    // Of which each holds one piece of a checkpoint, and is nearly half empty.
+    const SEGMENT: u64 = 128 << 10;
+    let mut broker = Broker::start_with(&MemDisk::new(), 64 << 10, SEGMENT);
+    for number in 0..1_000 {
+        broker.make_queue(&format!("{number:0200}"));
+    }
+    broker.make_queue("q");
+    let (_, producer) = broker.producer(1, "q");
+    let before = broker.shell.checkpoints();
+    assert!(before > 2);
+    for tag in 0..200 {
+        broker.publish(producer, tag, 100);
+        broker.turn();
+        broker.settle();
+    }
+    assert!(broker.shell.checkpoints() <= before + 1, "{} more", broker.shell.checkpoints() - before);
+}
+
 /// A checkpoint that a crash cut short stands behind the steps that it was to replace: its pieces must not be replayed over
 /// them, or what its missing pieces held would be gone.
 #[test]

@@ -33,10 +33,14 @@ struct Broker {
 
 impl Broker {
     fn start(disk: &MemDisk, checkpoint_every: u64) -> Self {
+        Self::start_with(disk, checkpoint_every, Options::small().segment_size)
+    }
+
+    fn start_with(disk: &MemDisk, checkpoint_every: u64, segment_size: u64) -> Self {
         let setup = Setup {
             broker: BrokerSettings { name: "b".into(), ..BrokerSettings::default() },
             // A piece of a checkpoint may be larger than a megabyte by one message.
-            journal: Options { max_payload: 2 << 20, ..Options::small() },
+            journal: Options { max_payload: 2 << 20, segment_size, ..Options::small() },
             checkpoint_every,
             seed: [3; 16],
             twin: Some(checkpoint_every),
