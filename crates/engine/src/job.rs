@@ -204,9 +204,11 @@ impl Engine {
 
     /// Removes a message whose time has come if a purge under way was about to; whether it was.
     pub(crate) fn purge_due(&mut self, key: StoreKey, number: u64) -> bool {
-        let covers = |job: &&mut Job| job.store() == Some(key) && number <= job.scheduled;
-        let Some(job) = self.jobs.values_mut().find(covers) else { return false };
-        job.done += 1;
+        let covers = |job: &&Job| job.store() == Some(key) && number <= job.scheduled;
+        let Some(found) = self.jobs.values().find(covers) else { return false };
+        let (job, stage, at, done, durable) =
+            (found.key, found.stage, found.at, found.done + 1, found.durable);
+        self.record(Record::JobMoved { job, stage, at, done }, durable);
         self.unschedule(key, &[number], Unscheduling::Purged);
         true
     }

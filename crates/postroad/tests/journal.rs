@@ -74,13 +74,15 @@ fn verify(data: &Path) -> (Option<i32>, Value, String) {
     (output.status.code(), serde_json::from_slice(&output.stdout).unwrap_or_default(), text(&output.stderr))
 }
 
-/// A folder in which a broker was killed that had confirmed 200 messages.
+/// A folder in which a broker was killed that had confirmed 200 messages, and one more: what is written then says that those
+/// before are synced.
 fn killed_broker() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let broker = Broker::start(folder.path());
-    let send = ["send", "orders", "--count", "200", "--size", "500", "--url", &broker.amqp];
-    let sent = run(&send);
-    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    for count in ["200", "1"] {
+        let sent = run(&["send", "orders", "--count", count, "--size", "500", "--url", &broker.amqp]);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    }
     folder
 }
 

@@ -52,6 +52,13 @@ fn damage_is_not_looked_for_where_it_looks_like_a_torn_tail() {
     assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
 }
 
+/// A purge counted what became due under it only in memory.
+#[test]
+fn what_a_purge_takes_when_it_is_due_is_counted_on_disk() {
+    let outcome = run(&Plan { seed: 40_001_521, operations: 1_000, ..PLAN });
+    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let plan = Plan { seed: 99, ..PLAN };

@@ -61,7 +61,7 @@ fn a_wrong_kind_is_refused() {
     refused(&of_kind(sender(0, "q"), "topic"), "amqp:not-found", "CHANNEL_NOT_FOUND");
     refused(&of_kind(receiver(0, "c"), "queue"), "amqp:not-found", "UNKNOWN_QUEUE");
     refused(&sender(0, "c::object"), "amqp:not-allowed", "OBJECT_NOT_ALLOWED_HERE");
-    refused(&receiver(0, "q::object"), "amqp:not-found", "CHANNEL_NOT_FOUND");
+    refused(&receiver(0, "q::object"), "amqp:not-allowed", "OBJECT_NOT_ALLOWED_HERE");
 }
 
 #[test]

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use postroad_engine::admin::{EventView, Page, Request, Response, Selection, StoreKind};
 use postroad_engine::{Engine, Now};
 use postroad_model::settings::BrokerSettings;
-use postroad_record::FramePlace;
+use postroad_record::{FramePlace, Record};
 use postroad_shell::Use;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const RULE: &str = "recovery";
 
@@ -198,33 +198,48 @@ pub fn check_replay(
 ) -> Result<(), Violation> {
     let live = broker.engine().digest(&mut |wanted| broker.read(wanted));
     let steps: Vec<&[u8]> = written.iter().chain(&broker.fresh).map(Vec::as_slice).collect();
-    if !reused && digest_of(settings, &steps, broker, now)? != live {
-        return Err(Violation::new(
-            "replay digest",
-            "replaying all steps does not give the state that made them",
-        ));
+    if !reused {
+        let engine = replayed(settings, &steps, now)?;
+        if digest_of(&engine, &steps, broker) != live {
+            let text = "replaying all steps does not give the state that made them";
+            let found = difference(broker.engine(), &engine);
+            return Err(Violation::new("replay digest", format!("{text}: {found}")));
+        }
     }
     let mut pieces: Vec<Vec<u8>> = Vec::new();
     broker.engine().snapshot(&mut |piece| pieces.push(piece.to_vec()));
     let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-    if digest_of(settings, &pieces, broker, now)? != live {
-        return Err(Violation::new(
-            "snapshot digest",
-            "replaying a snapshot does not give the state that it was made of",
-        ));
+    let engine = replayed(settings, &pieces, now)?;
+    if digest_of(&engine, &pieces, broker) != live {
+        let text = "replaying a snapshot does not give the state that it was made of";
+        let found = difference(broker.engine(), &engine);
+        return Err(Violation::new("snapshot digest", format!("{text}: {found}")));
     }
     Ok(())
+}
+
+/// What the records of two states have not in common, but for where messages lie: the first few of each.
+fn difference(live: &Engine, replayed: &Engine) -> String {
+    let records = |engine: &Engine| {
+        let mut lines = BTreeSet::new();
+        engine.snapshot(&mut |piece| {
+            let records = postroad_record::decode_step(piece).unwrap_or_default();
+            let told = records.iter().filter(|record| !matches!(record, Record::BodyPage { .. }));
+            lines.extend(told.map(|record| format!("{record:?}")));
+        });
+        lines
+    };
+    let (live, replayed) = (records(live), records(replayed));
+    let only = |of: &BTreeSet<String>, other: &BTreeSet<String>| {
+        of.difference(other).take(3).cloned().collect::<Vec<_>>().join("; ")
+    };
+    format!("only live: [{}]; only replayed: [{}]", only(&live, &replayed), only(&replayed, &live))
 }
 
 /// The segment in which `digest_of` puts the frames that it replays. A journal has none with this number.
 const REPLAYED: u64 = u64::MAX;
 
-fn digest_of(
-    settings: &BrokerSettings,
-    frames: &[&[u8]],
-    broker: &Broker,
-    now: Now,
-) -> Result<u64, Violation> {
+fn replayed(settings: &BrokerSettings, frames: &[&[u8]], now: Now) -> Result<Engine, Violation> {
     let mut engine = Engine::new(settings.clone(), [7; 16]);
     for (offset, payload) in (0..).zip(frames) {
         let frame = FramePlace { segment: REPLAYED, offset, length: 0 };
@@ -234,12 +249,16 @@ fn digest_of(
     engine.configure(settings.clone());
     // The digest leaves out what has expired, so both are to know the time; nothing is done in it.
     engine.run(now, 0);
-    Ok(engine.digest(&mut |wanted| match wanted.place.frame.segment {
+    Ok(engine)
+}
+
+fn digest_of(engine: &Engine, frames: &[&[u8]], broker: &Broker) -> u64 {
+    engine.digest(&mut |wanted| match wanted.place.frame.segment {
         REPLAYED => {
             let frame = frames.get(wanted.place.frame.offset as usize)?;
             let bytes = frame.get(wanted.place.at as usize..)?.get(..wanted.length as usize)?;
             Some(Bytes::copy_from_slice(bytes))
         }
         _ => broker.read(wanted),
-    }))
+    })
 }
