@@ -18,9 +18,10 @@ pub(crate) struct Clearing {
 
 impl Engine {
     /// Writes the messages that are still held in these segments again, bit by bit, so that after the next
-    /// [`Engine::snapshot`] nothing needs the segments any more.
+    /// [`Engine::snapshot`] nothing needs the segments any more. Not before those that are being cleared are done with: a
+    /// set that each snapshot replaces would be begun again and again, and never come to its end.
     pub fn clear_segments(&mut self, segments: BTreeSet<u64>) {
-        if !segments.is_empty() {
+        if !segments.is_empty() && self.clearing.segments.is_empty() {
             self.clearing = Clearing { segments, at: BodyId(0) };
             self.schedule(Task::Clear);
         }

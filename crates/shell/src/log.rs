@@ -228,8 +228,8 @@ impl Log {
     }
 
     /// Segments before the last complete checkpoint of which the messages that are still held take only a small part. None
-    /// where the segments together are not much larger than what is held in them: else an idle broker could go on moving
-    /// what it has just moved.
+    /// where the segments together are not much larger than what is held in them, and none where moving it would make
+    /// only a few of them free: else an idle broker could go on moving what it has just moved.
     pub(crate) fn sparse(&self, used: &BTreeMap<u64, SegmentUse>) -> BTreeSet<u64> {
         let Some(start) = self.journal.recovery_start() else { return BTreeSet::new() };
         let before = || used.range(..start.0).map(|(_, used)| used);
@@ -240,16 +240,16 @@ impl Log {
         {
             return BTreeSet::new();
         }
-        let sparse = |segment: &SegmentInfo| {
+        let (mut sparse, mut to_move) = (BTreeSet::new(), 0);
+        for segment in self.journal.segments().iter().filter(|segment| segment.number < start) {
             let bytes = used.get(&segment.number.0).map_or(0, |used| used.bytes);
-            segment.number < start && bytes > 0 && bytes.saturating_mul(SPARSE) < segment.size
-        };
-        self.journal
-            .segments()
-            .iter()
-            .filter(|segment| sparse(segment))
-            .map(|segment| segment.number.0)
-            .collect()
+            if bytes > 0 && bytes.saturating_mul(SPARSE) < segment.size {
+                sparse.insert(segment.number.0);
+                to_move += bytes;
+            }
+        }
+        let taken = to_move.div_ceil(size.max(1));
+        if sparse.len() as u64 > taken + FEW { sparse } else { BTreeSet::new() }
     }
 
     /// Notes that every frame up to `lsn` is durable, and says up to which step that is everything.
