@@ -177,14 +177,16 @@ impl Engine {
         self.free_arrivals(join.source);
     }
 
-    /// The standbys of a join that is deleted go on where it stopped.
+    /// The standbys of a join that is deleted go on where it stopped, with what it was to offer again.
     fn bequeath(&mut self, key: JoinKey) {
         let Some(primary) = self.joins.get(&key) else { return };
         let (name, cursor, at) = (primary.name.clone(), primary.cursor, self.join_position(key));
+        let reoffers = primary.reoffers.clone();
         let of_primary = |join: &&mut Join| join.settings.standby_for.as_deref() == Some(&name);
         let mut heirs = Vec::new();
         for join in self.joins.values_mut().filter(of_primary) {
             join.cursor = join.cursor.max(cursor);
+            join.reoffers.extend(reoffers.iter().copied());
             heirs.push((join.key, join.reader));
         }
         for (key, reader) in heirs {

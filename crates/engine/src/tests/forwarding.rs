@@ -404,6 +404,34 @@ fn a_standby_takes_over_where_its_primary_stopped() {
     proves("ORD-3");
 }
 
+/// Deleted while it has something to offer again that has got further hops (the simulator's seed 60001912).
+#[test]
+fn a_standby_offers_again_what_its_primary_had_still_to_offer() {
+    check(
+        "channel s
+         channel m
+         channel c
+         queue d capacity=1
+         join s->c name=s->c max_hops=0
+         join c->d name=c->d
+         join c->d name=h->d via=other role=standby standby_for=c->d standby_delay=5000
+         publish s 1
+         stored c = 1
+         stored d =
+         publish d full
+         join m->c name=m->c start=all
+         join s->m name=s->m start=all
+         stored m = 1
+         delete c->d
+         consume A d credit=1
+         got A = full
+         ack A full
+         wait 60000
+         credit A 2
+         got A = 1",
+    );
+}
+
 #[test]
 fn a_blocked_join_holds_up_publishers_only_if_asked_to() {
     let script = |on_block: &str| {

@@ -80,6 +80,8 @@ fn is_settled(
 ) -> bool {
     let extra = event.stored.extra.as_ref();
     let primary = view.ledger.primary_of(join);
+    // What a primary has passed and offers again is its own affair.
+    let by_primary = primary.is_some_and(|primary| id <= primary.cursor);
     let mut filters = join.filters.iter().chain(primary.into_iter().flat_map(|primary| &primary.filters));
     let filtered = filters.any(|f| !lets_through(f.as_deref(), view.messages, event.number));
     let expired = source.leaves_at(&event.stored).is_some_and(|at| at <= view.wall);
@@ -90,13 +92,13 @@ fn is_settled(
             && (purge.range.0..=purge.range.1).contains(&id)
             && lets_through(purge.filter.as_deref(), view.messages, event.number)
     });
-    let Some(target) = target else { return filtered || expired || stopped || purged };
+    let Some(target) = target else { return filtered || expired || stopped || purged || by_primary };
     let known = target.has_taken(event.origin);
     // A destination that keeps it in memory leaves no record of it.
     let in_memory = !target.keeps_on_disk(event.stored.durable);
     let on_path = extra.is_some_and(|e| e.path.iter().any(|&uid| target.was(uid)));
     let dead = is_dead(view.ledger, join, source, id);
-    filtered || expired || stopped || known || in_memory || on_path || dead || purged
+    filtered || expired || stopped || known || in_memory || on_path || dead || purged || by_primary
 }
 
 fn is_dead(ledger: &Ledger, join: &Join, source: &Store, id: EventId) -> bool {
