@@ -168,12 +168,18 @@ impl Engine {
             join.old_filters.iter().map(|(_, filter)| text(filter)).collect();
         filters.push(join.settings.filter.clone());
         let mut settings = filters.into_iter().map(|filter| JoinSettings { filter, ..join.settings.clone() });
+        let mut before = None;
         if let Some(settings) = settings.next() {
+            before.clone_from(&settings.filter);
             let (name, source, cursor, made_by) = (join.name.clone(), join.source, join.cursor, join.made_by);
             visit(Record::JoinCreated { join: join.key, name, source, settings, cursor, made_by });
         }
         for (settings, &(filter_from, _)) in settings.zip(&join.old_filters) {
-            visit(Record::JoinAltered { join: join.key, settings, filter_from });
+            // A change that a crash took the events of may lie between two times of one filter.
+            if settings.filter != before {
+                before.clone_from(&settings.filter);
+                visit(Record::JoinAltered { join: join.key, settings, filter_from });
+            }
         }
     }
 

@@ -59,6 +59,13 @@ fn what_a_purge_takes_when_it_is_due_is_counted_on_disk() {
     assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
 }
 
+/// A join had one filter, another, and the first again, and a crash took the events that the second was for.
+#[test]
+fn a_filter_that_came_back_is_in_a_checkpoint_once() {
+    let outcome = run(&Plan { seed: 80_002_810, operations: 2_000, ..PLAN });
+    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let plan = Plan { seed: 99, ..PLAN };
