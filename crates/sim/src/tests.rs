@@ -66,6 +66,13 @@ fn a_filter_that_came_back_is_in_a_checkpoint_once() {
     assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
 }
 
+/// What was under way to a consumer whose object was taken over may come after the next one has acknowledged it.
+#[test]
+fn a_first_attempt_may_come_late() {
+    let outcome = run(&Plan { seed: 80_004_364, operations: 1_400, ..PLAN });
+    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let plan = Plan { seed: 99, ..PLAN };
