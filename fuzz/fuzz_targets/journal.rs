@@ -108,7 +108,7 @@ impl Damage {
     fn to(&self, disk: &MemDisk) {
         match self {
             Self::Flip { file, at, bit } => {
-                drop(pick(disk, *file).map(|(name, _)| disk.flip_bit(&name, usize::from(*at), bit % 8)));
+                let _ = pick(disk, *file).map(|(name, _)| disk.flip_bit(&name, usize::from(*at), bit % 8));
             }
             Self::Overwrite { file, at, bytes } => {
                 change(disk, *file, |content| overwrite(content, *at, bytes))

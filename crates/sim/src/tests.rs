@@ -5,13 +5,18 @@ use crate::run::{Plan, run};
 
 const PLAN: Plan = Plan { seed: 1, operations: 400, sabotage: Sabotage::None, calm: false, trace: 60 };
 
+/// Runs this history; a promise that is broken in it fails the test, with its trace.
+#[track_caller]
+fn keeps_its_promises(seed: u64, operations: u64) {
+    if let Some((violation, trace)) = run(&Plan { seed, operations, ..PLAN }).violation {
+        panic!("seed {seed}: {violation}\n{}", trace.join("\n"));
+    }
+}
+
 #[test]
 fn no_promise_is_broken() {
     for seed in 1..=8 {
-        let outcome = run(&Plan { seed, ..PLAN });
-        if let Some((violation, trace)) = outcome.violation {
-            panic!("seed {seed}: {violation}\n{}", trace.join("\n"));
-        }
+        keeps_its_promises(seed, PLAN.operations);
     }
 }
 
@@ -19,58 +24,50 @@ fn no_promise_is_broken() {
 #[test]
 fn what_was_moved_is_not_moved_again_and_again() {
     for (seed, operations) in [(3_006_411, 600), (3_008_575, 600), (50_000_270, 2_000)] {
-        let outcome = run(&Plan { seed, operations, ..PLAN });
-        assert!(outcome.violation.is_none(), "seed {seed}: {:?}", outcome.violation);
+        keeps_its_promises(seed, operations);
     }
 }
 
 /// The segment behind a clean stop was passed over where its header was damaged, with what was durable in it.
 #[test]
 fn a_damaged_header_behind_a_clean_stop_is_reported() {
-    let outcome = run(&Plan { seed: 700_199, operations: 1_500, ..PLAN });
-    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+    keeps_its_promises(700_199, 1_500);
 }
 
 /// A store was given more time to live just when a subscriber had passed what had none left.
 #[test]
 fn what_had_expired_for_a_subscriber_is_needed_no_more() {
-    let outcome = run(&Plan { seed: 700_175, operations: 1_500, ..PLAN });
-    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+    keeps_its_promises(700_175, 1_500);
 }
 
 /// An event that became due kept a message-id that its store did not recognise any more.
 #[test]
 fn what_becomes_due_is_as_if_it_were_published_then() {
-    let outcome = run(&Plan { seed: 700_094, operations: 1_500, ..PLAN });
-    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+    keeps_its_promises(700_094, 1_500);
 }
 
 /// A broker that starts on a full disk has no place for the note that what it read back is synced.
 #[test]
 fn damage_is_not_looked_for_where_it_looks_like_a_torn_tail() {
-    let outcome = run(&Plan { seed: 700_006, operations: 1_500, ..PLAN });
-    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+    keeps_its_promises(700_006, 1_500);
 }
 
 /// A purge counted what became due under it only in memory.
 #[test]
 fn what_a_purge_takes_when_it_is_due_is_counted_on_disk() {
-    let outcome = run(&Plan { seed: 40_001_521, operations: 1_000, ..PLAN });
-    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+    keeps_its_promises(40_001_521, 1_000);
 }
 
 /// A join had one filter, another, and the first again, and a crash took the events that the second was for.
 #[test]
 fn a_filter_that_came_back_is_in_a_checkpoint_once() {
-    let outcome = run(&Plan { seed: 80_002_810, operations: 2_000, ..PLAN });
-    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+    keeps_its_promises(80_002_810, 2_000);
 }
 
 /// What was under way to a consumer whose object was taken over may come after the next one has acknowledged it.
 #[test]
 fn a_first_attempt_may_come_late() {
-    let outcome = run(&Plan { seed: 80_004_364, operations: 1_400, ..PLAN });
-    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+    keeps_its_promises(80_004_364, 1_400);
 }
 
 #[test]
