@@ -72,8 +72,7 @@ fuzz_target!(|case: Case| {
         written.extend(payloads);
     }
     if case.clean {
-        opened.journal.append_clean_stop().expect("there is room");
-        flush(&mut opened);
+        stop(&mut opened);
     }
     drop(opened);
     let disk = case.crash.map_or_else(|| disk.kill(), |seed| disk.crash(seed));
@@ -166,6 +165,16 @@ fn commit(opened: &mut Opened, payloads: &[Vec<u8>]) {
                 Err(AppendError::NotReady { .. }) => drop(opened.keeper.work().expect("the disk has room")),
                 Err(error) => panic!("{error}"),
             }
+        }
+    }
+    flush(opened);
+}
+
+fn stop(opened: &mut Opened) {
+    while let Err(error) = opened.journal.append_clean_stop() {
+        match error {
+            AppendError::NotReady { .. } => drop(opened.keeper.work().expect("the disk has room")),
+            error => panic!("{error}"),
         }
     }
     flush(opened);

@@ -100,12 +100,22 @@ impl ControlFile {
     ) -> Result<Self, Error> {
         let exists = names.iter().any(|name| name == CONTROL);
         if let Some(control) = if exists { Self::read(disk)? } else { None } {
-            return Ok(control);
+            return control.whole();
         }
         if has_segments {
             return Err(Damage { file: disk.location(CONTROL), offset: 0, flaw: Flaw::Control }.into());
         }
         Self::create(disk, new_id, exists)
+    }
+
+    /// Gives a file that was cut short the room for both slots again: one of them is sound, so nothing is lost.
+    fn whole(self) -> Result<Self, Error> {
+        let size = self.file.size().map_err(|source| io_error(&self.location, Operation::Read, source))?;
+        if size < 2 * SLOT {
+            let grown = self.file.grow(2 * SLOT);
+            grown.map_err(|source| io_error(&self.location, Operation::Write, source))?;
+        }
+        Ok(self)
     }
 
     /// Reads the control file without changing anything. `None` if no slot is sound.

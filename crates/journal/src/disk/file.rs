@@ -232,6 +232,10 @@ impl DiskFile for OpenFile {
         Ok(())
     }
 
+    fn grow(&self, size: u64) -> io::Result<()> {
+        if self.size()? < size { self.file.set_len(size) } else { Ok(()) }
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }

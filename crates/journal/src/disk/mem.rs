@@ -410,6 +410,18 @@ impl DiskFile for MemFile {
         if succeeds { Ok(()) } else { Err(dead()) }
     }
 
+    fn grow(&self, size: u64) -> io::Result<()> {
+        let size = usize::try_from(size).map_err(io::Error::other)?;
+        let mut folder = self.disk.folder();
+        if !folder.begin(Step::Write)? {
+            return Err(dead());
+        }
+        let mut content = lock(&self.content);
+        let longer = size.max(content.bytes.len());
+        content.bytes.resize(longer, 0);
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         if !self.disk.folder().begin(Step::Sync)? {
             return Err(dead());

@@ -84,6 +84,12 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// What the system says; then any part may have been written.
     fn write_at(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()>;
 
+    /// Makes a file that is shorter `size` bytes long; what is added is zero. Not safe until [`sync`](DiskFile::sync).
+    ///
+    /// # Errors
+    /// What the system says.
+    fn grow(&self, size: u64) -> io::Result<()>;
+
     /// Makes everything written before safe against power loss (`fdatasync`).
     ///
     /// # Errors

@@ -35,6 +35,27 @@ fn replayed_files(disk: &MemDisk) -> Vec<(String, SegmentNumber)> {
     report.segments.iter().filter(|s| s.is_replayed).map(|s| (name(&s.file), s.number)).collect()
 }
 
+/// One slot of the control file is enough; the file gets its size back, so that it can be written.
+#[test]
+fn a_control_file_that_was_cut_short_serves_on() {
+    for length in [100, 4096, 8000] {
+        let (disk, _) = filled(3);
+        let (_, payloads) = open(&disk.kill()).unwrap();
+        let mut content = disk.content("control").unwrap();
+        content.truncate(length);
+        let disk = disk.kill();
+        disk.put("control", content);
+        let (mut opened, found) = open(&disk).unwrap();
+        assert!(found == payloads, "cut to {length} bytes");
+        commit(&mut opened, &[b"and goes on"]);
+        super::flush(&mut opened).unwrap();
+        let disk = disk.kill();
+        assert_eq!(disk.content("control").map(|content| content.len()), Some(8192));
+        let (_, again) = open(&disk).unwrap();
+        assert_eq!(again.len(), payloads.len() + 1);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
