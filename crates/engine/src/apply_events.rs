@@ -19,12 +19,12 @@ impl Engine {
         let under_way = self.step_under_way();
         let Some(store) = self.store_mut(key) else { return };
         let id = event.id;
-        store.next_id = store.next_id.max(id + 1);
+        store.next_id = store.next_id.max(id.saturating_add(1));
         store.bytes += size;
         store.counters.stored_total += 1;
         if durable {
             store.last_after = store.last_after.max(under_way);
-            store.durable_next = store.durable_next.max(id + 1);
+            store.durable_next = store.durable_next.max(id.saturating_add(1));
         }
         store.index(&event, durable);
         let after = store.last_after;
@@ -70,8 +70,8 @@ impl Engine {
         let size = self.bodies.size(event.body);
         let Some(store) = self.store_mut(key) else { return };
         store.held_bytes += size;
-        store.next_id = store.next_id.max(event.id + 1);
-        store.durable_next = store.durable_next.max(event.id + 1);
+        store.next_id = store.next_id.max(event.id.saturating_add(1));
+        store.durable_next = store.durable_next.max(event.id.saturating_add(1));
         if let Some(extra) = &event.extra {
             remember_extra(store, &event, extra, durable);
         }

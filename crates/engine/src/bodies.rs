@@ -548,6 +548,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_last_number_that_there_is_has_none_behind_it() {
+        let frame = FramePlace { segment: 1, offset: 0, length: 100 };
+        let place = BodyPlace { frame, at: 0 };
+        let mut bodies = Bodies::default();
+        bodies.restore(&StoredBody { id: BodyId(u64::MAX), annotations: 0, length: 9, place });
+        bodies.sweep();
+        assert_eq!(bodies.bytes(), 0);
+    }
+
+    #[test]
     fn a_length_that_changes_counts_below_nothing() {
         let frame = FramePlace { segment: 1, offset: 0, length: 100 };
         let stored =

@@ -99,7 +99,8 @@ impl BodyPage {
 
     /// The bodies with their numbers.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (BodyId, &Body)> {
-        (self.first..).zip(&self.slots).filter_map(|(id, body)| Some((BodyId(id), body.as_ref()?)))
+        // The last number that there is has none behind it.
+        (self.first..=u64::MAX).zip(&self.slots).filter_map(|(id, body)| Some((BodyId(id), body.as_ref()?)))
     }
 
     /// The bodies that lie in the journal, as a checkpoint keeps them.
