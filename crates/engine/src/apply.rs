@@ -244,14 +244,10 @@ impl Engine {
     }
 
     fn insert_store(&mut self, store: Store) {
-        let at = store.key.0 as usize;
-        if self.stores.len() <= at {
-            self.stores.resize_with(at + 1, || None);
-        }
         let names = if store.is_queue() { &mut self.queues } else { &mut self.channels };
         names.insert(store.name.clone(), store.key);
         self.count_grave(store.dead_event_store(), true);
-        self.stores[at] = Some(store);
+        self.stores.insert(store);
     }
 
     fn alter_store(&mut self, key: StoreKey, definition: StoreDefinition, made_by: MadeBy) {
@@ -292,7 +288,7 @@ impl Engine {
     fn drop_store(&mut self, key: StoreKey) {
         self.free_name(key);
         self.jobs.retain(|_, job| job.store() != Some(key));
-        let Some(store) = self.stores.get_mut(key.0 as usize).and_then(Option::take) else { return };
+        let Some(store) = self.stores.take(key) else { return };
         if store.owner.is_some() {
             self.free_stores.push(key);
         }
@@ -347,7 +343,7 @@ impl Engine {
         self.replaying = false;
         self.bodies.replaying = false;
         self.bodies.sweep();
-        for store in self.stores.iter_mut().flatten() {
+        for store in self.stores.iter_mut() {
             store.identity_proved = continues;
             store.next_id = store.next_id.max(store.reserved_below);
             store.last_after = Step(0);

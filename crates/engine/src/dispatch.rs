@@ -140,7 +140,7 @@ impl Engine {
     /// Delivers a message that was chosen, or does what is to be done with it instead; false if it must be read first.
     fn take_choice(&mut self, key: StoreKey, choice: &Choice) -> bool {
         let id = choice.event;
-        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return true };
+        let Some(store) = self.stores.get(key) else { return true };
         let Some(entry) = store.log.get(id) else { return true };
         let leaves = store.leaves_at(&entry.event);
         if leaves != 0 && leaves <= self.now.wall {
@@ -160,7 +160,7 @@ impl Engine {
 
     /// Finds the next message and its consumer (SH-3): the best message first, its consumer in turn.
     fn choose(&mut self, key: StoreKey, tries: &mut usize) -> Found {
-        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else {
+        let Some(store) = self.stores.get(key) else {
             return Found::Nothing;
         };
         let Some(queue) = store.queue() else { return Found::Nothing };
@@ -243,7 +243,7 @@ impl Engine {
         let under_way = self.step_under_way();
         let now = self.now.wall;
         let Some(state) = self.takers.get(taker) else { return };
-        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        let Some(store) = self.stores.get(key) else { return };
         let Some(entry) = store.log.get(id) else { return };
         let Some(message) = self.bodies.get(entry.event.body) else { return };
         let (failed, sent_before, marked) = match from {
@@ -295,7 +295,7 @@ impl Engine {
 
     /// Counts an attempt as failed on disk before it is made, where that is wanted; whether it did (AK-10).
     fn count_ahead(&mut self, place: Place, key: StoreKey, id: EventId) -> bool {
-        let Some(store) = self.stores.get_mut(key.0 as usize).and_then(Option::as_mut) else { return false };
+        let Some(store) = self.stores.get_mut(key) else { return false };
         let Some(entry) = store.log.get(id).filter(|entry| entry.on_disk) else { return false };
         let (mut failed, mut counted) = (entry.failed, entry.counted);
         let is_new = match place {

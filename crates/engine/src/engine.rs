@@ -12,6 +12,7 @@ use crate::publish::Producer;
 use crate::reader::{Reader, ReaderKey};
 use crate::slots::Slots;
 use crate::store::{Kind, Store};
+use crate::stores::Stores;
 use crate::stragglers::Clearing;
 use crate::survey::Survey;
 use crate::taker::{Source, Taker};
@@ -127,7 +128,7 @@ pub struct Engine {
     pub(crate) settings: BrokerSettings,
     pub(crate) broker_id: [u8; 16],
     pub(crate) place: Arc<str>,
-    pub(crate) stores: Vec<Option<Store>>,
+    pub(crate) stores: Stores,
     /// Numbers of temporary queues that are gone: no record knows them, so they are given again.
     pub(crate) free_stores: Vec<StoreKey>,
     pub(crate) queues: BTreeMap<Arc<str>, StoreKey>,
@@ -135,8 +136,8 @@ pub struct Engine {
     pub(crate) bodies: Bodies,
     pub(crate) loading: Loading,
     pub(crate) clearing: Clearing,
-    /// The store whose events were cooled last.
-    cooled: usize,
+    /// The first store whose events are to be cooled next.
+    cool_from: StoreKey,
     pub(crate) objects: BTreeMap<ObjectKey, Object>,
     pub(crate) object_names: BTreeMap<ObjectName, ObjectKey>,
     pub(crate) next_object: u32,
@@ -186,14 +187,14 @@ impl Engine {
             settings,
             broker_id: [0; 16],
             place,
-            stores: Vec::new(),
+            stores: Stores::default(),
             free_stores: Vec::new(),
             queues: BTreeMap::new(),
             channels: BTreeMap::new(),
             bodies: Bodies::default(),
             loading: Loading::default(),
             clearing: Clearing::default(),
-            cooled: 0,
+            cool_from: StoreKey(0),
             objects: BTreeMap::new(),
             object_names: BTreeMap::new(),
             next_object: 0,
@@ -266,11 +267,13 @@ impl Engine {
 
     /// Cools the events of a few stores, each in its turn.
     fn cool_some_stores(&mut self) {
-        for _ in 0..STORES_COOLED.min(self.stores.len()) {
-            self.cooled = if self.cooled + 1 < self.stores.len() { self.cooled + 1 } else { 0 };
-            if let Some(Some(store)) = self.stores.get_mut(self.cooled) {
-                store.log.cool();
-            }
+        for _ in 0..STORES_COOLED {
+            let Some(store) = self.stores.first_from(self.cool_from) else {
+                self.cool_from = StoreKey(0);
+                return;
+            };
+            store.log.cool();
+            self.cool_from = StoreKey(store.key.0.saturating_add(1));
         }
     }
 
@@ -293,7 +296,7 @@ impl Engine {
 
     /// Gives the hash tables another seed. Nothing that can be seen may change by it, which is what a simulator tries.
     pub fn rehash(&mut self, seed: u64) {
-        for store in self.stores.iter_mut().flatten() {
+        for store in self.stores.iter_mut() {
             if let Kind::Channel(channel) = &mut store.kind {
                 channel.readers.filtered.reseed(seed);
             }
@@ -468,11 +471,11 @@ impl Engine {
     }
 
     pub(crate) fn store(&self, key: StoreKey) -> Option<&Store> {
-        self.stores.get(key.0 as usize)?.as_ref()
+        self.stores.get(key)
     }
 
     pub(crate) fn store_mut(&mut self, key: StoreKey) -> Option<&mut Store> {
-        self.stores.get_mut(key.0 as usize)?.as_mut()
+        self.stores.get_mut(key)
     }
 
     pub(crate) fn count(&mut self, key: StoreKey, change: impl FnOnce(&mut StoreCounters)) {
@@ -483,7 +486,7 @@ impl Engine {
 
     /// Every store, in the order of creation.
     pub(crate) fn all_stores(&self) -> impl Iterator<Item = &Store> {
-        self.stores.iter().flatten()
+        self.stores.iter()
     }
 
     fn connect(&mut self, conn: ConnId, client: Client) {

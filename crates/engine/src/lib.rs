@@ -55,6 +55,7 @@ mod slots;
 mod snapshot;
 mod store;
 mod stragglers;
+mod stores;
 mod survey;
 mod taker;
 mod tally;

@@ -115,7 +115,7 @@ impl Engine {
 
     /// Asks for the messages of a store from an event on, as far as they are not in memory.
     fn ask_ahead(&mut self, key: StoreKey, id: EventId, last: EventId) {
-        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        let Some(store) = self.stores.get(key) else { return };
         let (mut at, mut bytes) = (id, 0);
         for _ in 0..AHEAD {
             let Some(entry) = store.log.first_from(at).filter(|entry| entry.event.id <= last) else { break };

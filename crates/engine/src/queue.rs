@@ -195,7 +195,7 @@ impl Engine {
     }
 
     fn note_refused(&mut self, key: StoreKey, taker: TakerKey, id: EventId) {
-        let Some(store) = self.stores.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        let Some(store) = self.stores.get(key) else { return };
         let Some(state) = self.takers.get_mut(taker) else { return };
         state.refused.insert(id);
         // A consumer that refuses all day must not make the broker remember what is long gone.

@@ -113,9 +113,7 @@ impl Engine {
         made_by: MadeBy,
         durable: bool,
     ) -> StoreKey {
-        // Invariant: a store costs kilobytes, so memory ends long before 2^32 of them.
-        let next = || StoreKey(u32::try_from(self.stores.len()).expect("fewer than 2^32 stores"));
-        let store = self.free_stores.pop().unwrap_or_else(next);
+        let store = self.free_stores.pop().unwrap_or_else(|| self.stores.next_key());
         let uid = self.new_uid();
         let record = Record::StoreCreated { store, uid, name: name.to_owned(), definition, made_by };
         self.record(record, durable);

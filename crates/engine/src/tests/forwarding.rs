@@ -455,7 +455,7 @@ fn a_blocked_join_holds_up_publishers_only_if_asked_to() {
 #[test]
 fn a_forged_origin_means_nothing() {
     let mut broker = check("channel a\nchannel b\njoin a->b\npublish a 1");
-    let uid = broker.engine.stores.iter().flatten().find(|s| &*s.name == "a").unwrap().uid;
+    let uid = broker.engine.stores.iter().find(|s| &*s.name == "a").unwrap().uid;
     let mut origin = uid.0.to_vec();
     origin.extend_from_slice(&1u64.to_be_bytes());
     let forged = super::Draft {

@@ -125,7 +125,7 @@ fn temporary_queues_without_end_cost_no_memory() {
         let link = LinkNo(number);
         let target = ProducerTarget::Temporary(Lifetime::OnClose);
         broker.send(Command::OpenProducer { conn, link, target });
-        most = most.max(broker.engine.stores.len());
+        most = most.max(broker.engine.stores.next_key().0);
         let producer = broker.engine.conns[&conn].producers.first().copied().unwrap();
         broker.send(Command::CloseProducer { producer });
     }
