@@ -268,8 +268,8 @@ pub enum StateSpec {
     Released,
     /// `rejected`, with an error.
     Rejected(bool),
-    /// `modified`.
-    Modified(bool, bool),
+    /// `modified`, with annotations.
+    Modified(bool, bool, Option<u8>),
     /// `received`.
     Received(Number),
     /// `declared`.
@@ -578,8 +578,13 @@ impl StateSpec {
             Self::Accepted => DeliveryState::Accepted,
             Self::Released => DeliveryState::Released,
             Self::Rejected(failed) => DeliveryState::Rejected { error: error(failed) },
-            Self::Modified(delivery_failed, undeliverable_here) => {
-                DeliveryState::Modified { delivery_failed, undeliverable_here, message_annotations: None }
+            Self::Modified(delivery_failed, undeliverable_here, note) => {
+                let note = note.map(|note| {
+                    let mut fields = Fields::new();
+                    fields.insert("note", Value::Ubyte(note));
+                    fields
+                });
+                DeliveryState::Modified { delivery_failed, undeliverable_here, message_annotations: note }
             }
             Self::Received(number) => {
                 DeliveryState::Received { section_number: number.get(), section_offset: 0 }

@@ -52,6 +52,53 @@ def test_failed_messages_come_back_counted(q):
     proves("AK-4")
 
 
+def own(message):
+    """The message's annotations but the broker's."""
+    return {str(k): v for k, v in (message.annotations or {}).items() if not str(k).startswith("x-opt-postroad-")}
+
+
+def test_what_a_consumer_adds_to_a_message_the_next_one_sees(q):
+    put(q, "x", annotations={"x-opt-stage": "sent", "x-opt-by": "p"}, durable=True)
+    receiver = q.connect().receiver("q")
+    receiver.receive().modify(failed=False, annotations={"x-opt-stage": "looked at", "x-opt-n": 1})
+    again = receiver.receive()
+    assert own(again) == {"x-opt-by": "p", "x-opt-stage": "looked at", "x-opt-n": 1}
+    assert again.delivery_count == 0
+    again.modify(failed=True, annotations={"x-opt-n": [1, "two"]})
+    receiver.receive()
+    q.restart()
+    after = q.connect().receiver("q").receive()
+    assert own(after) == {"x-opt-by": "p", "x-opt-stage": "looked at", "x-opt-n": [1, "two"]}
+    after.reject("app:broken", "no")
+    letter = dead_letters(q)[0]
+    assert own(letter)["x-opt-n"] == [1, "two"] and letter.body == "x"
+    assert str(letter.annotations[DL + "reason"]) == "REJECTED"
+    proves("AK-2")
+
+
+def test_what_one_subscription_adds_the_other_does_not_see(broker):
+    broker.channels("c", retention="interest")
+    broker.object("c", "one")
+    broker.object("c", "two")
+    broker.connect().sender("c", capability="topic").send_all(["x"])
+    one, two = broker.connect().receiver("c::one"), broker.connect().receiver("c::two")
+    one.receive().modify(failed=True, annotations={"x-opt-note": "of one"})
+    assert own(one.receive()) == {"x-opt-note": "of one"}
+    two.receive().modify(failed=True)
+    assert own(two.receive()) == {}
+
+
+def test_annotations_for_which_there_is_no_room_end_the_link_and_leave_the_message(broker):
+    broker.queues("q", max_message_size=300)
+    put(broker, "x")
+    receiver = broker.connect().receiver("q")
+    receiver.receive().modify(failed=True, annotations={"x-opt-long": "y" * 300})
+    refused = receiver.refusal()
+    assert refused.reason == "MSG_TOO_BIG" and "annotations" in refused.description
+    again = broker.connect().receiver("q").receive()
+    assert (again.body, own(again), again.delivery_count) == ("x", {}, 1)
+
+
 def test_a_message_refused_here_goes_to_another_consumer(q):
     put(q, 1)
     first, second = q.connect().receiver("q"), q.connect().receiver("q")

@@ -208,7 +208,8 @@ impl Door {
             Err(ApiMisuse::MessageTooLarge) => {
                 self.skip_too_large(id, &head);
                 // It must not come back to this consumer: it would be too large again.
-                let outcome = Settlement::Modified { failed: false, undeliverable_here: true };
+                let outcome =
+                    Settlement::Modified { failed: false, undeliverable_here: true, annotations: None };
                 let (first, last) = (delivery.tag, delivery.tag);
                 commands.push(Command::Settle { taker, first, last, outcome, confirm: false });
             }

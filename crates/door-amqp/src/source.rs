@@ -2,12 +2,13 @@
 
 use crate::dynamic;
 use crate::refusal::{amqp_error, invalid_field, not_implemented};
+use bytes::{Bytes, BytesMut};
 use postroad_amqp_codec::performative::{Attach, SenderSettleMode};
 use postroad_amqp_codec::state::{DeliveryState, Outcome};
 use postroad_amqp_codec::terminus::{
     Source, TerminusDurability, TerminusExpiryPolicy, distribution_mode, outcome,
 };
-use postroad_amqp_codec::{AmqpError, Fields, Symbol, Value};
+use postroad_amqp_codec::{AmqpError, Encode, Fields, Symbol, Value};
 use postroad_engine::{CloseMode, ConsumerSource, ConsumerSpec, Expiry, Resolved, Settlement};
 use postroad_model::address::{Address, Kind};
 use postroad_model::settings::{ExpiryPolicy, NamedObjectSettings, Start};
@@ -269,8 +270,12 @@ pub(crate) fn settlement(state: &DeliveryState) -> Settlement {
     match state {
         DeliveryState::Accepted => Settlement::Accepted,
         DeliveryState::Rejected { error } => Settlement::Rejected { reason: error.as_ref().map(reason) },
-        DeliveryState::Modified { delivery_failed, undeliverable_here, .. } => {
-            Settlement::Modified { failed: *delivery_failed, undeliverable_here: *undeliverable_here }
+        DeliveryState::Modified { delivery_failed, undeliverable_here, message_annotations } => {
+            Settlement::Modified {
+                failed: *delivery_failed,
+                undeliverable_here: *undeliverable_here,
+                annotations: message_annotations.as_ref().filter(|map| !map.is_empty()).map(encoded),
+            }
         }
         _ => Settlement::Released,
     }
@@ -281,13 +286,19 @@ pub(crate) fn state(outcome: &Settlement) -> DeliveryState {
     match *outcome {
         Settlement::Accepted => DeliveryState::Accepted,
         Settlement::Released => DeliveryState::Released,
-        Settlement::Modified { failed, undeliverable_here } => DeliveryState::from(Outcome::Modified {
+        Settlement::Modified { failed, undeliverable_here, .. } => DeliveryState::from(Outcome::Modified {
             delivery_failed: failed,
             undeliverable_here,
             message_annotations: None,
         }),
         Settlement::Rejected { .. } => DeliveryState::Rejected { error: None },
     }
+}
+
+fn encoded(annotations: &Fields) -> Bytes {
+    let mut bytes = BytesMut::new();
+    annotations.encode(&mut bytes);
+    bytes.freeze()
 }
 
 /// What a rejecting client says, in its words or by its condition.

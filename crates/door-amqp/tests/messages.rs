@@ -9,7 +9,7 @@ use postroad_amqp::{Config, Delivery};
 use postroad_amqp_codec::performative::{DeliveryTag, SenderSettleMode};
 use postroad_amqp_codec::state::DeliveryState;
 use postroad_amqp_codec::terminus::{Source, Target, distribution_mode};
-use postroad_amqp_codec::{AmqpError, Map, Symbol, Value};
+use postroad_amqp_codec::{AmqpError, Fields, Map, Symbol, Value};
 use postroad_model::settings::QueueSettings;
 use postroad_testkit::proves;
 use support::*;
@@ -197,6 +197,39 @@ fn outcomes_return_a_message_or_end_it() {
     assert!(got.get("x-opt-postroad-dl-text").and_then(Value::as_str).unwrap().contains("no such customer"));
     assert!(matches!(got.get("x-opt-postroad-dl-count"), Some(Value::Int(1))));
     assert!(matches!(got.get("x-opt-postroad-dl-time"), Some(Value::Timestamp(_))));
+}
+
+#[test]
+fn annotations_of_an_outcome_are_seen_by_who_gets_the_message_next() {
+    let mut world = world();
+    let a = world.connect("a");
+    let sender = world.sender(a, "orders");
+    let mut sent = text("x");
+    let of_sender = [("x-opt-a", "sent"), ("x-opt-b", "sent")];
+    sent.message_annotations = Some(
+        of_sender.into_iter().map(|(key, value)| (Symbol::from_static(key).into(), value.into())).collect(),
+    );
+    world.send(a, sender, &sent);
+    world.lines(a);
+    let receiver = world.receiver(a, "orders", 10);
+    let mut notes = Fields::new();
+    notes.insert("x-opt-b", "changed");
+    notes.insert("x-opt-c", 3_u32);
+    let modified = DeliveryState::Modified {
+        delivery_failed: false,
+        undeliverable_here: false,
+        message_annotations: Some(notes),
+    };
+    world.settle(a, receiver, 0, modified, false);
+    world.expect(a, &["attached r from orders", "r#0 x", "r#1 x", "r#0-0 settled"]);
+    let got = world.clients[a].latest[&receiver].clone();
+    let annotations = got.message_annotations.unwrap();
+    assert_eq!(annotations.get("x-opt-a").and_then(Value::as_str), Some("sent"));
+    assert_eq!(annotations.get("x-opt-b").and_then(Value::as_str), Some("changed"));
+    assert!(matches!(annotations.get("x-opt-c"), Some(Value::Uint(3))));
+    let places = annotations.0.iter().filter(|(key, _)| key.as_str() == Some("x-opt-b"));
+    assert_eq!(places.count(), 1);
+    proves("AK-2");
 }
 
 #[test]

@@ -130,6 +130,9 @@ impl Engine {
             }
             Record::Unscheduled { store, numbers, why: _ } => self.apply_unscheduled(store, &numbers),
             Record::NumbersReserved { store, below } => self.apply_numbers_reserved(store, below),
+            Record::Annotated { place, event, annotations } => {
+                self.apply_annotated(place, event, annotations);
+            }
             Record::JobCovers { job, scheduled } => {
                 if let Some(job) = self.jobs.get_mut(&job) {
                     job.scheduled = scheduled;
@@ -198,8 +201,10 @@ impl Engine {
         }
         let low = object.low;
         let Some(reader) = self.readers.get_mut(object.reader) else { return };
+        let mut freed = 0;
         for (first, last) in done {
             reader.done.insert(first, last);
+            freed += reader.annotated.forget_range(first, last);
             while let Some((&id, _)) = reader.attempts.range(first..=last).next() {
                 reader.attempts.remove(&id);
             }
@@ -208,6 +213,8 @@ impl Engine {
         while let Some(attempt) = reader.attempts.first_entry().filter(|attempt| *attempt.key() < low) {
             attempt.remove();
         }
+        freed += reader.annotated.forget_range(0, low.saturating_sub(1));
+        self.freed_annotated(freed);
     }
 
     fn apply_join_moved(&mut self, key: JoinKey, cursor: u64) {
@@ -305,6 +312,7 @@ impl Engine {
             self.bodies.release(scheduled.event.body, scheduled.on_disk);
         }
         self.scheduled = self.scheduled.saturating_sub(store.schedule.len());
+        self.freed_annotated(store.annotated.bytes());
     }
 
     /// Keeps count of how many stores name a dead event store.

@@ -127,6 +127,9 @@ impl Engine {
             queue.count_level(entry.event.priority, false);
         }
         store.keys.remove(id);
+        // Its joins still need what they hold of it.
+        let freed = if kept { 0 } else { store.annotated.forget(id) };
+        self.freed_annotated(freed);
         let size = if kept {
             self.bodies.size(entry.event.body)
         } else {
@@ -180,6 +183,8 @@ impl Engine {
                 return;
             }
             let entry = entry.remove();
+            let freed = self.store_mut(key).map_or(0, |store| store.annotated.forget(entry.event.id));
+            self.freed_annotated(freed);
             self.let_go(key, &entry.event, entry.on_disk);
         }
     }

@@ -1,5 +1,6 @@
 //! Browsers: consumers that look at a queue without taking (QU-2).
 
+use crate::annotated::with_added;
 use crate::command::TakerKey;
 use crate::dispatch::From;
 use crate::effect::{Annotations, Delivery, Effect};
@@ -69,13 +70,14 @@ impl Engine {
         let Some(store) = self.store(store) else { return };
         let Some(entry) = store.log.get(id) else { return };
         let Some(message) = self.bodies.get(entry.event.body) else { return };
+        let (message, added) = with_added(message, store, id, None);
         let mut annotations = self.annotations(store, &entry.event, From::Queue { failed: 0 });
         annotations.in_delivery = entry.hold == Hold::Delivered;
         let delivery = Delivery {
             conn,
             link,
             tag,
-            message: message.clone(),
+            message,
             durable: entry.event.durable,
             priority: entry.event.priority,
             ttl_ms: ttl_left(store, entry, self.now.wall),
@@ -84,7 +86,7 @@ impl Engine {
             annotations,
         };
         let bytes = delivery.message.len();
-        let after = entry.after.max(before);
+        let after = entry.after.max(before).max(added);
         if let Some(taker) = self.takers.get_mut(key) {
             taker.after = after;
         }

@@ -386,7 +386,7 @@ impl Engine {
                     self.return_to_reader(key, tag, id, None);
                 }
             }
-            Settlement::Modified { failed, undeliverable_here } => {
+            Settlement::Modified { failed, undeliverable_here, .. } => {
                 for &(tag, id) in closed {
                     if *undeliverable_here {
                         let text = "its only consumer said that it can't take the message";

@@ -1,6 +1,7 @@
 //! What the world tells the engine. A front door turns its protocol into these and keeps no truth of its own.
 
 use crate::admin;
+use bytes::Bytes;
 use postroad_model::address::Address;
 use postroad_model::message::Incoming;
 use postroad_model::settings::{ExpiryPolicy, Start};
@@ -142,6 +143,8 @@ pub enum Settlement {
         failed: bool,
         /// Not to be offered to this consumer again.
         undeliverable_here: bool,
+        /// Annotations for whoever gets it next, as a map of AMQP (part 3, section 3.4.5).
+        annotations: Option<Bytes>,
     },
     /// To the dead-letter queue at once.
     Rejected {

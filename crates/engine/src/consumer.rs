@@ -329,31 +329,50 @@ impl Engine {
         let Some(taker) = self.takers.get_mut(key) else { return };
         let closed = taker.close_range(first, last);
         let (conn, link) = (taker.conn, taker.link);
+        let mut refused = None;
         if !closed.is_empty() {
             self.note_window(key);
-            self.apply_outcome(key, &closed, &outcome);
+            refused = self.apply_outcome(key, &closed, &outcome).err();
         }
         if confirm {
             let after = self.step_under_way();
             self.emit(after, Effect::Settled { conn, link, first, last, outcome });
         }
+        if let Some(refusal) = refused {
+            self.throw_out(key, refusal);
+        }
     }
 
-    fn apply_outcome(&mut self, key: TakerKey, closed: &[(u64, EventId)], outcome: &Settlement) {
-        let Some(taker) = self.takers.get(key) else { return };
+    /// The outcome takes place even if what it adds to the messages is refused.
+    fn apply_outcome(
+        &mut self,
+        key: TakerKey,
+        closed: &[(u64, EventId)],
+        outcome: &Settlement,
+    ) -> Result<(), Refusal> {
+        let Some(taker) = self.takers.get(key) else { return Ok(()) };
         let (store, source) = (taker.store, taker.source);
+        let annotated = match outcome {
+            Settlement::Modified { annotations: Some(added), .. } => {
+                self.annotate(store, source, closed, added)
+            }
+            _ => Ok(()),
+        };
         match source {
             Source::Queue => self.settle_in_queue(store, key, closed, outcome),
             Source::Reader(reader) => self.settle_for_reader(reader, closed, outcome),
             Source::Browser { .. } => {}
         }
+        annotated
     }
 
     pub(crate) fn close_consumer(&mut self, key: TakerKey, mode: CloseMode, default: &Settlement) {
         let Some(taker) = self.takers.get_mut(key) else { return };
         let closed = taker.close_all();
         let (conn, link, source, store) = (taker.conn, taker.link, taker.source, taker.store);
-        self.apply_outcome(key, &closed, default);
+        if let Err(refusal) = self.apply_outcome(key, &closed, default) {
+            tracing::warn!(%refusal, "the annotations of a default outcome are left out");
+        }
         self.remove_taker(key);
         self.link_left(store, Maker::Taker(key));
         if let Source::Reader(reader) = source {

@@ -282,6 +282,7 @@ impl Engine {
             ),
             component: format!("join:{name}"),
             named_object: None,
+            annotations: None,
         };
         self.count(target, |c| c.undecidable_total += 1);
         tracing::warn!(store = %dest, join = %name, "a copy is too old to be judged; it is set aside");
@@ -299,7 +300,7 @@ impl Engine {
     ) -> Crossing {
         let Some(join) = self.joins.get(&key) else { return Crossing::Settled };
         let (dest, component) = (join.settings.destination.clone(), format!("join:{}", join.name));
-        let cause = Cause { code, text: text.to_owned(), component, named_object: None };
+        let cause = Cause { code, text: text.to_owned(), component, named_object: None, annotations: None };
         let des = self.store(source).and_then(Store::dead_event_store).map(str::to_owned);
         let crossing = self.lay_aside(des.as_deref(), source, event, &dest, &cause);
         if matches!(crossing, Crossing::Settled) {
@@ -356,7 +357,8 @@ impl Engine {
         if needed {
             let extra = self.joined_extra(source, event, origin, budget);
             let facts = Facts::of(event);
-            self.store_event(target, event.body, &facts, Some(Box::new(extra)));
+            let copy = self.store_event(target, event.body, &facts, Some(Box::new(extra)));
+            self.copy_annotated((source, event.id), None, (target, copy));
         }
         Crossing::Settled
     }
@@ -453,7 +455,8 @@ impl Engine {
         extra.archived = true;
         extra.archive_duplicate = duplicate;
         let facts = Facts::of(event);
-        self.store_event(target, event.body, &facts, Some(Box::new(extra)));
+        let copy = self.store_event(target, event.body, &facts, Some(Box::new(extra)));
+        self.copy_annotated((source, event.id), None, (target, copy));
         self.tally(key, |c| c.forwarded_total += 1);
         Crossing::Settled
     }

@@ -6,6 +6,7 @@ use crate::log::Hold;
 use crate::publish::Facts;
 use crate::reader::{Owed, ReaderKey, Who};
 use crate::store::Store;
+use bytes::Bytes;
 use postroad_model::address::{Address, Options};
 use postroad_model::id::{EventId, JoinKey, StoreKey};
 use postroad_model::message::Incoming;
@@ -42,6 +43,8 @@ pub(crate) struct Cause {
     pub(crate) text: String,
     pub(crate) component: String,
     pub(crate) named_object: Option<String>,
+    /// What the consumers of a reader added to the message; what those of a queue did is found there.
+    pub(crate) annotations: Option<Bytes>,
 }
 
 impl Engine {
@@ -56,7 +59,7 @@ impl Engine {
                 .dead_letter_per_source
                 .then(|| format!("{}.{}", self.settings.dead_letter_queue, store.name))
         });
-        let cause = Cause { code, text: text.to_owned(), component, named_object: None };
+        let cause = Cause { code, text: text.to_owned(), component, named_object: None, annotations: None };
         if self.bury(key, id, target, &cause) {
             self.count(key, |c| c.dead_lettered_total += 1);
             self.take_out(key, &[id], Removal::DeadLettered);
@@ -81,7 +84,8 @@ impl Engine {
             redelivery.dead_letter_per_source.then(|| format!("{}.{name}", self.settings.dead_letter_queue))
         });
         let component = format!("channel:{name}");
-        let cause = Cause { code, text: text.to_owned(), component, named_object };
+        let annotations = self.added_at_reader(key, id).map(|added| added.section.clone());
+        let cause = Cause { code, text: text.to_owned(), component, named_object, annotations };
         if self.bury(store, id, target, &cause) {
             if let Some(state) = self.objects.get_mut(&object) {
                 state.dead_lettered += 1;
@@ -148,7 +152,8 @@ impl Engine {
         // It does not expire there: evidence must not vanish (DLQ-4).
         let stays_on_disk = self.bodies.on_disk(event.body);
         let facts = Facts { expires: 0, stays_on_disk, ..Facts::of(event) };
-        self.store_event(grave, event.body, &facts, Some(Box::new(extra)));
+        let copy = self.store_event(grave, event.body, &facts, Some(Box::new(extra)));
+        self.copy_annotated((source, event.id), cause.annotations.as_deref(), (grave, copy));
         true
     }
 

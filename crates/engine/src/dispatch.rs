@@ -1,5 +1,6 @@
 //! Dispatch: which message goes to which consumer of a queue (SH-3), and how a delivery leaves, whoever it is for.
 
+use crate::annotated::with_added;
 use crate::bodies::{Bodies, Sight};
 use crate::command::TakerKey;
 use crate::effect::{Delivery, Effect, Step};
@@ -8,7 +9,7 @@ use crate::log::Hold;
 use crate::rings::Turn;
 use crate::slots::Slots;
 use crate::store::Store;
-use crate::taker::Taker;
+use crate::taker::{Source, Taker};
 use crate::view::View;
 use postroad_model::id::{EventId, ObjectKey, StoreKey};
 use postroad_model::refusal::Code;
@@ -246,6 +247,11 @@ impl Engine {
         let Some(store) = self.stores.get(key) else { return };
         let Some(entry) = store.log.get(id) else { return };
         let Some(message) = self.bodies.get(entry.event.body) else { return };
+        let at_reader = match state.source {
+            Source::Reader(reader) => self.added_at_reader(reader, id),
+            Source::Queue | Source::Browser { .. } => None,
+        };
+        let (message, added) = with_added(message, store, id, at_reader);
         let (failed, sent_before, marked) = match from {
             From::Queue { failed } => (failed, store.sent_before_start, store.marked),
             From::Object { failed, object, after } => {
@@ -261,7 +267,7 @@ impl Engine {
             conn: state.conn,
             link: state.link,
             tag,
-            message: message.clone(),
+            message,
             durable: entry.event.durable,
             priority: entry.event.priority,
             ttl_ms: (leaves != 0).then(|| u32::try_from(leaves.saturating_sub(now)).unwrap_or(u32::MAX)),
@@ -270,7 +276,7 @@ impl Engine {
             annotations: self.annotations(store, &entry.event, from),
         };
         let marked = if entry.on_disk { marked } else { Step(0) };
-        let after = entry.after.max(under_way).max(state.after).max(marked);
+        let after = entry.after.max(under_way).max(state.after).max(marked).max(added);
         if let Some(state) = self.takers.get_mut(taker) {
             state.after = after;
         }

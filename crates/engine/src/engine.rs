@@ -150,6 +150,8 @@ pub struct Engine {
     pub(crate) next_survey: u64,
     /// Messages that wait for their delivery time, in all stores.
     pub(crate) scheduled: u64,
+    /// Bytes that annotations of outcomes take, in all stores and readers.
+    pub(crate) annotated_bytes: u64,
     /// How many stores name a dead event store, by its name.
     pub(crate) graves: BTreeMap<String, u32>,
     pub(crate) readers: Slots<Reader>,
@@ -206,6 +208,7 @@ impl Engine {
             surveys: BTreeMap::new(),
             next_survey: 0,
             scheduled: 0,
+            annotated_bytes: 0,
             graves: BTreeMap::new(),
             readers: Slots::default(),
             takers: Slots::default(),

@@ -15,6 +15,7 @@
 //! pieces); and for what is not in memory: `bodies`, `log`, `leaf`, `loading`.
 
 pub mod admin;
+mod annotated;
 mod apply;
 mod apply_events;
 mod bodies;
@@ -54,8 +55,8 @@ mod schedule;
 mod slots;
 mod snapshot;
 mod store;
-mod stragglers;
 mod stores;
+mod stragglers;
 mod survey;
 mod taker;
 mod tally;

@@ -185,6 +185,7 @@ impl Engine {
     pub(crate) fn drop_reader(&mut self, key: ReaderKey) {
         self.leave_tail(key);
         let Some(reader) = self.readers.remove(key) else { return };
+        self.freed_annotated(reader.annotated.bytes());
         let Some(channel) = self.store_mut(reader.store).and_then(|s| s.channel_mut()) else { return };
         if channel.readers.all.remove(&key) {
             channel.readers.no_local -= usize::from(reader.no_local.is_some());
@@ -230,10 +231,13 @@ impl Engine {
         let Some(reader) = self.readers.get(key) else { return };
         let Who::Object(object) = reader.who else {
             if let Some(reader) = self.readers.get_mut(key) {
+                let mut freed = 0;
                 for (_, id) in closed {
                     reader.forgive(*id);
                     reader.attempts.remove(id);
+                    freed += reader.annotated.forget(*id);
                 }
+                self.freed_annotated(freed);
             }
             self.list_need(key);
             return;

@@ -125,7 +125,7 @@ impl Engine {
                     self.return_to_queue(key, id, None);
                 }
             }
-            Settlement::Modified { failed, undeliverable_here } => {
+            Settlement::Modified { failed, undeliverable_here, .. } => {
                 for &(_, id) in closed {
                     if *undeliverable_here {
                         self.refuse_here(key, taker, id);

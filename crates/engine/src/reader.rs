@@ -6,6 +6,7 @@
 //! is then read from its own position. So a publish costs what the interested, live readers cost, however many
 //! sleep (named-objects 7).
 
+use crate::annotated::Annotated;
 use crate::command::TakerKey;
 use crate::effect::Step;
 use crate::ranges::RangeSet;
@@ -95,6 +96,8 @@ pub(crate) struct Reader {
     pub done: RangeSet,
     /// Failed attempts, and those that count, of events owed.
     pub attempts: BTreeMap<EventId, Attempts>,
+    /// What its consumers added to the annotations of events that it owes.
+    pub annotated: Annotated,
     /// Deliveries whose attempt counts as failed already (AK-10).
     pub counted_ahead: BTreeSet<EventId>,
     /// The attached consumer.
@@ -121,6 +124,7 @@ impl Reader {
             passed: RangeSet::new(),
             done: RangeSet::new(),
             attempts: BTreeMap::new(),
+            annotated: Annotated::new(),
             counted_ahead: BTreeSet::new(),
             taker: None,
             listed: None,

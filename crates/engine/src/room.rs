@@ -124,6 +124,7 @@ impl Engine {
             text: "evicted because the store was full".into(),
             component: component(store),
             named_object: None,
+            annotations: None,
         };
         if !self.lay_out(key, &entry.event, &cause) {
             return Eviction::Kept;
@@ -226,6 +227,7 @@ impl Engine {
             text: "its time to live was over before it was consumed".into(),
             component: component(store),
             named_object: None,
+            annotations: None,
         };
         if !self.lay_out(key, &entry.event, &cause) {
             return false;

@@ -264,6 +264,7 @@ impl Engine {
             text: "its time to live was over before its delivery time".into(),
             component: component(store),
             named_object: None,
+            annotations: None,
         };
         if self.lay_out(key, &scheduled.event, &cause) {
             self.count(key, |c| c.expired_total += 1);

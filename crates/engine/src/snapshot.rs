@@ -219,6 +219,13 @@ impl Engine {
                 visit(Record::Attempted { place: Place::Object(key), event, failed, counted });
             }
         }
+        for (event, added) in reader.annotated.iter() {
+            let owed = event >= object.low && !reader.done.contains(event);
+            if owed && store.log.get(event).is_some_and(|entry| entry.on_disk) {
+                let (place, annotations) = (Place::Object(key), added.section.clone());
+                visit(Record::Annotated { place, event, annotations });
+            }
+        }
     }
 
     /// The first event on disk that an object owes, and what it finished of those above it.
@@ -340,6 +347,13 @@ fn visit_beside_events(store: &Store, visit: &mut dyn FnMut(Record)) {
     }
     for entry in store.spool.values().filter(|entry| entry.on_disk) {
         visit(Record::Spooled { store: key, event: entry.event.clone() });
+    }
+    for (event, added) in store.annotated.iter() {
+        let entry = store.log.get(event).or_else(|| store.spool.get(&event));
+        if entry.is_some_and(|entry| entry.on_disk) {
+            let (place, annotations) = (Place::Store(key), added.section.clone());
+            visit(Record::Annotated { place, event, annotations });
+        }
     }
     for arrival in store.arrivals.iter().filter(|arrival| arrival.on_disk) {
         let (number, event, duplicate) = (arrival.number, arrival.event.clone(), arrival.duplicate);

@@ -1,5 +1,6 @@
 //! A store: a queue or a channel, with its events, its identity as an origin, and its memory of what it took.
 
+use crate::annotated::Annotated;
 use crate::channel::Channel;
 use crate::command::ConnId;
 use crate::effect::Step;
@@ -69,6 +70,8 @@ pub(crate) struct Store {
     pub message_ids: MessageIds,
     /// The values of publish keys that its events have.
     pub keys: Keys,
+    /// What consumers added to the annotations of its events.
+    pub annotated: Annotated,
     /// Deliveries up to this id may have been sent; durable ahead of the deliveries (AK-10).
     pub sent_up_to: EventId,
     /// The step of that mark: what it covers leaves when it is durable.
@@ -164,6 +167,7 @@ impl Store {
             bytes: 0,
             message_ids: MessageIds::default(),
             keys: Keys::default(),
+            annotated: Annotated::new(),
             sent_up_to: 0,
             marked: Step(0),
             sent_before_start: 0,

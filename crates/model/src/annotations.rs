@@ -5,9 +5,11 @@ use crate::address::Kind;
 use crate::id::WallMs;
 use crate::message::bad_message;
 use crate::refusal::{Code, Refusal};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use postroad_amqp_codec::DecodeError;
-use postroad_amqp_codec::message::{ValueRef, map_entries, write_message_annotations};
+use postroad_amqp_codec::message::{
+    ValueRef, map_entries, merge_message_annotations, write_message_annotations,
+};
 
 /// Everything that the broker adds to a message has this prefix (README U-7).
 const OWN_PREFIX: &str = "x-opt-postroad-";
@@ -99,6 +101,19 @@ fn milliseconds(key: &str, value: ValueRef<'_>) -> Result<Option<u64>, Refusal> 
 /// Whether a client may set an annotation.
 fn is_allowed(key: &str) -> bool {
     !key.starts_with(OWN_PREFIX) || CLIENTS_MAY_SET.contains(&key)
+}
+
+/// What a consumer adds to the annotations of a message, merged into what was added before: `added` is a bare map or a
+/// section, the result a message-annotations section. An entry goes before one with the same key that was there; the
+/// broker's own are left out, as they are of what a producer sends (ENV-3). Empty if there is nothing (AMQP part 3,
+/// section 3.4.5).
+///
+/// # Errors
+/// When either is no map.
+pub fn merge(before: Option<&[u8]>, added: &[u8]) -> Result<Bytes, DecodeError> {
+    let mut merged = BytesMut::new();
+    merge_message_annotations(&mut merged, before, added, is_allowed)?;
+    Ok(merged.freeze())
 }
 
 /// Writes the annotations that a client may set.

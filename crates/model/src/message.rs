@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use postroad_amqp_codec::composite::decode_composite;
 use postroad_amqp_codec::message::{
     Header, PropertiesRef, Sections, Span, ValueRef, check_annotations, check_application_properties,
-    find_in_map,
+    find_in_map, merge_message_annotations,
 };
 use postroad_amqp_codec::{DecodeError, Reader};
 
@@ -90,6 +90,19 @@ impl Message {
     #[must_use]
     pub fn annotations(&self) -> Option<&[u8]> {
         self.bytes.get(..self.annotations as usize).filter(|section| !section.is_empty())
+    }
+
+    /// The same message with these annotations besides the sender's, which they go before: `section` is a
+    /// message-annotations section.
+    ///
+    /// # Errors
+    /// When either section is no map.
+    pub fn annotated(&self, section: &[u8]) -> Result<Self, DecodeError> {
+        let mut out = BytesMut::with_capacity(self.len() + section.len());
+        merge_message_annotations(&mut out, self.annotations(), section, |_| true)?;
+        let annotations = u32::try_from(out.len()).unwrap_or(u32::MAX);
+        out.extend_from_slice(&self.bare());
+        Self::from_stored(out.freeze(), annotations)
     }
 
     /// The bare message and the footer, as they were sent.

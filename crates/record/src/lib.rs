@@ -474,4 +474,13 @@ pub enum Record {
         /// The last number.
         scheduled: u64,
     },
+    /// Consumers added annotations to a message that came back (AMQP part 3, section 3.4.5).
+    Annotated {
+        /// From where they had it.
+        place: Place,
+        /// Which event.
+        event: EventId,
+        /// All that were added so far, as one message-annotations section.
+        annotations: Bytes,
+    },
 }

@@ -145,6 +145,7 @@ impl World {
     ) -> Result<(), Violation> {
         let received = self.messages.read(payload).map_err(|text| Violation::new("content", text))?;
         let resent = self.messages.get(received.number).is_some_and(|sent| sent.resent);
+        delivery::check_note(&self.shadow, &received)?;
         let durable = self.durable();
         self.mix(received.number << 8 | u64::from(received.delivery_count));
         let found = self.seats.get_mut(seat).and_then(|s| s.live.as_mut());

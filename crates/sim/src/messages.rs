@@ -14,6 +14,9 @@ use postroad_model::message::Message;
 /// The colours by which selectors choose.
 pub const COLOURS: [&str; 3] = ["red", "green", "blue"];
 
+/// The annotation that consumers add to what they give back.
+pub const NOTE: &str = "x-opt-sim-note";
+
 /// Milliseconds that a message is delayed at most.
 pub const MAX_DELAY_MS: u64 = 3_000;
 
@@ -49,6 +52,8 @@ pub struct Received {
     pub delivery_count: u32,
     /// The header's durable flag.
     pub durable: bool,
+    /// What consumers that gave it back added.
+    pub note: Option<u64>,
 }
 
 /// All messages of a run, by number.
@@ -148,18 +153,19 @@ impl Messages {
                 .map_err(|e| format!("a header can't be read: {e}"))?,
             None => Header::default(),
         };
-        let note = sections.message_annotations.map_or(&[][..], |span| span.of(payload));
-        let event = match find_in_map(note, "x-opt-postroad-event-id") {
-            Some(ValueRef::Uint(id)) => Some(id),
+        let annotations = sections.message_annotations.map_or(&[][..], |span| span.of(payload));
+        let annotation = |key| match find_in_map(annotations, key) {
+            Some(ValueRef::Uint(number)) => Some(number),
             _ => None,
         };
+        let (event, note) = (annotation("x-opt-postroad-event-id"), annotation(NOTE));
         let bare = payload.get(sections.bare_message().start as usize..).unwrap_or_default();
         let number = number_of(bare)?;
         let sent = self.get(number).ok_or_else(|| format!("message {number} was never sent"))?;
         if sent.bare != bare {
             return Err(format!("message {number} arrived with other bytes than it was sent with"));
         }
-        Ok(Received { number, event, delivery_count: header.delivery_count, durable: header.durable })
+        Ok(Received { number, event, delivery_count: header.delivery_count, durable: header.durable, note })
     }
 
     /// The number of a message as the broker keeps it, compared with what was sent.

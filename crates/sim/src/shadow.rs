@@ -28,6 +28,8 @@ pub struct Shadow {
     pub rejected: BTreeMap<Place, BTreeSet<Item>>,
     /// Accepted outcomes that the broker has confirmed.
     pub confirmed: BTreeMap<Place, BTreeSet<Item>>,
+    /// The messages to which consumers added a note.
+    pub notes: BTreeMap<u64, BTreeSet<u64>>,
     /// Which message each event of a channel was, as its consumers saw it.
     pub identity: BTreeMap<(String, u64), u64>,
     /// Stores and named objects from which an operator has purged.
@@ -46,8 +48,8 @@ impl Shadow {
     /// The broker goes on from another folder: what it did since that was copied is not its past any more.
     pub fn forget(&mut self) {
         let kept = std::mem::take(self);
-        let Self { purged, cancelled, taken, delivered, repeated, .. } = kept;
-        *self = Self { purged, cancelled, taken, delivered, repeated, ..Self::default() };
+        let Self { notes, purged, cancelled, taken, delivered, repeated, .. } = kept;
+        *self = Self { notes, purged, cancelled, taken, delivered, repeated, ..Self::default() };
     }
 
     /// Whether any consumer of a place has accepted an item.

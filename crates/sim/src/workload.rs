@@ -3,11 +3,10 @@
 use crate::broker::Input;
 use crate::catalogue::{Catalogue, channel_settings, queue_settings};
 use crate::client::{Client, Place, Wanted};
-use crate::messages::COLOURS;
+use crate::messages::{COLOURS, NOTE};
 use crate::world::World;
-use postroad_amqp_codec::AmqpError;
-use postroad_amqp_codec::Symbol;
 use postroad_amqp_codec::state::{DeliveryState, Outcome};
+use postroad_amqp_codec::{AmqpError, Fields, Symbol, Value};
 use postroad_engine::admin::{Request, Selection, StoreKind};
 use postroad_model::settings::{ChannelSettings, JoinRole, QueueSettings};
 
@@ -183,9 +182,18 @@ fn settle(world: &mut World, seat: usize) {
 pub fn settle_range(world: &mut World, seat: usize, at: usize, range: (usize, usize), state: &DeliveryState) {
     let Some((client, _)) = world.seats.get_mut(seat).and_then(|s| s.live.as_mut()) else { return };
     let Some(place) = client.receivers.get(at).map(|r| r.wanted.place.clone()) else { return };
+    let note = match state {
+        DeliveryState::Modified { message_annotations: Some(notes), .. } => {
+            notes.get(NOTE).and_then(Value::as_u64)
+        }
+        _ => None,
+    };
     for held in client.settle(at, range.0, range.1, state) {
         let event = held.event.filter(|_| matches!(place, Place::Object(..)));
         let item = event.unwrap_or(held.number);
+        if let Some(note) = note {
+            world.shadow.notes.entry(note).or_default().insert(held.number);
+        }
         match state {
             DeliveryState::Accepted => {
                 world.shadow.accepted.entry(place.clone()).or_default().insert(item);
@@ -206,8 +214,11 @@ pub fn settle_range(world: &mut World, seat: usize, at: usize, range: (usize, us
 fn outcome(world: &mut World) -> DeliveryState {
     match world.random.below(20) {
         0 | 1 => DeliveryState::Released,
-        2 => modified(true, false),
-        3 => modified(false, world.random.one_in(2)),
+        2 => modified(world, true, false),
+        3 => {
+            let undeliverable_here = world.random.one_in(2);
+            modified(world, false, undeliverable_here)
+        }
         4 if world.random.one_in(3) => DeliveryState::Rejected {
             error: Some(AmqpError::new(Symbol::from_static("sim:no"), "not wanted")),
         },
@@ -215,8 +226,14 @@ fn outcome(world: &mut World) -> DeliveryState {
     }
 }
 
-fn modified(delivery_failed: bool, undeliverable_here: bool) -> DeliveryState {
-    DeliveryState::from(Outcome::Modified { delivery_failed, undeliverable_here, message_annotations: None })
+fn modified(world: &mut World, delivery_failed: bool, undeliverable_here: bool) -> DeliveryState {
+    let note = world.random.one_in(2).then(|| {
+        let mut notes = Fields::new();
+        notes.insert(Symbol::from_static(NOTE), world.shadow.notes.len() as u64);
+        notes
+    });
+    let outcome = Outcome::Modified { delivery_failed, undeliverable_here, message_annotations: note };
+    DeliveryState::from(outcome)
 }
 
 fn leave(world: &mut World, seat: usize) {

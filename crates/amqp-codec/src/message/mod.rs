@@ -8,7 +8,7 @@ mod owned;
 mod properties_ref;
 mod sections;
 
-pub use annotate::{write_application_properties, write_message_annotations};
+pub use annotate::{merge_message_annotations, write_application_properties, write_message_annotations};
 pub use check::{check_annotations, check_application_properties};
 pub use lookup::{MapEntries, MapEntry, ValueRef, find_in_map, map_entries};
 pub use owned::{Body, Message};

@@ -197,6 +197,38 @@ proptest! {
         }
     }
 
+    /// Changes go over what is there, the latest of a key over the earlier ones; what may not be changed stays.
+    #[test]
+    fn changes_of_annotations_are_merged(existing in of(annotations_map()), changes in vec(("[a-d]", any::<u64>()), 0..6)) {
+        let mut existing = existing;
+        if let Some(map) = &mut existing {
+            map.insert(crate::Symbol::from("a"), "changed or kept");
+        }
+        let raw = existing.as_ref().map(|map| section(descriptor::MESSAGE_ANNOTATIONS, map));
+        let symbol = |key: &str| Value::from(crate::Symbol::new(key).unwrap());
+        let map = Map(changes.iter().map(|(key, value)| (symbol(key), Value::from(*value))).collect());
+        let mut bare = Vec::new();
+        map.encode(&mut bare);
+        let mut out = Vec::new();
+        merge_message_annotations(&mut out, raw.as_deref(), &bare, |key| key != "d").unwrap();
+
+        let mut changed: Vec<(Value, Value)> = Vec::new();
+        for (key, value) in map.0.into_iter().filter(|(key, _)| key.as_str() != Some("d")) {
+            match changed.iter_mut().find(|(known, _)| *known == key) {
+                Some(known) => known.1 = value,
+                None => changed.push((key, value)),
+            }
+        }
+        let is_changed = |key: &Value| changed.iter().any(|(new, _)| key.as_str().is_some() && key.as_str() == new.as_str());
+        let kept: Vec<_> = existing.iter().flat_map(|map| map.0.clone()).filter(|(key, _)| !is_changed(key)).collect();
+        let wanted: Map = kept.into_iter().chain(changed).collect();
+        if wanted.is_empty() {
+            prop_assert!(out.is_empty());
+        } else {
+            prop_assert_eq!(out, section(descriptor::MESSAGE_ANNOTATIONS, &wanted));
+        }
+    }
+
     /// So are application properties, with strings as keys.
     #[test]
     fn application_properties_are_merged(kept in vec("[e-h]", 0..4), added in vec(("[a-d]", any::<u64>()), 1..4)) {

@@ -24,6 +24,8 @@ pub(super) struct Got {
     pub text: String,
     pub count: u32,
     pub annotations: Annotations,
+    /// The message's own annotations, as `key=value`.
+    pub notes: Vec<String>,
     /// No outcome was given yet.
     pub open: bool,
 }
@@ -406,6 +408,7 @@ impl Broker {
             text,
             count: delivery.delivery_count,
             annotations: delivery.annotations.clone(),
+            notes: super::notes(&delivery.message),
             open: !delivery.settled,
         });
     }

@@ -92,7 +92,12 @@ fn delays_do_not_follow_the_wall_clock() {
         let (mut broker, producer) = queue();
         publish(&mut broker, &producer, "again", None);
         consume(&mut broker, "C");
-        broker.settle("C", 0, 0, Settlement::Modified { failed: true, undeliverable_here: false });
+        broker.settle(
+            "C",
+            0,
+            0,
+            Settlement::Modified { failed: true, undeliverable_here: false, annotations: None },
+        );
         broker.set_clock(jump);
         broker.wait(900);
         assert_eq!(got(&broker, "C"), ["again"]);

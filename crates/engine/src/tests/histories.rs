@@ -196,7 +196,11 @@ pub(super) fn settlement(outcome: u8) -> Settlement {
     match outcome {
         0..=2 => Settlement::Accepted,
         3 => Settlement::Released,
-        4 => Settlement::Modified { failed: true, undeliverable_here: false },
+        4 => Settlement::Modified {
+            failed: true,
+            undeliverable_here: false,
+            annotations: Some(super::noted(&["note=seen"])),
+        },
         _ => Settlement::Rejected { reason: None },
     }
 }

@@ -5,6 +5,7 @@ mod broker;
 mod script;
 
 mod addresses;
+mod annotated;
 mod clock;
 mod dead_letters;
 mod expiry;
@@ -22,8 +23,9 @@ mod schedule;
 mod temporaries;
 mod wild;
 
-use postroad_amqp_codec::message::{Body, Header, Message as Whole, MessageId, Properties};
-use postroad_amqp_codec::{Decode, Encode, Map, Value};
+use bytes::Bytes;
+use postroad_amqp_codec::message::{Body, Header, Message as Whole, MessageId, Properties, map_entries};
+use postroad_amqp_codec::{Decode, Encode, Map, Symbol, Value};
 use postroad_model::message::{Incoming, Message};
 
 /// What a test says of a message.
@@ -79,6 +81,27 @@ impl Draft {
         message.encode(&mut bytes);
         bytes
     }
+}
+
+/// The annotations of a message, as `key=value`, but those that delay it.
+pub(crate) fn notes(message: &Message) -> Vec<String> {
+    let Some(section) = message.annotations() else { return Vec::new() };
+    let entries = map_entries(section).unwrap().map(Result::unwrap);
+    let notes = entries.filter_map(|entry| {
+        let key = entry.key.as_str().filter(|key| !key.starts_with("x-opt-delivery-"))?;
+        Some(format!("{key}={}", entry.value_ref().unwrap().as_str().unwrap_or_default()))
+    });
+    notes.collect()
+}
+
+/// A map of annotations, encoded, from `key=value` words.
+pub(crate) fn noted(words: &[&str]) -> Bytes {
+    let pairs = words.iter().filter_map(|word| word.split_once('='));
+    let map =
+        pairs.map(|(key, value)| (Value::Symbol(Symbol::new(key).unwrap()), Value::String(value.into())));
+    let mut bytes = Vec::new();
+    Value::Map(Map(map.collect())).encode(&mut bytes);
+    bytes.into()
 }
 
 /// The text of a message that a [`Draft`] made.

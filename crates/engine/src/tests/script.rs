@@ -7,7 +7,9 @@
 //! consume A c::d credit=5 conn=X selector="..." durable=S browse presettled no_local priority=1 start=4
 //!     expiry=never|link-detach|session-end|connection-close[,SECONDS]     expire A (leaves, its time begins)
 //! got A = 1 2*1                           new deliveries; *N is the delivery count
+//! got A = 1[k=v;l=w]*1                    with annotations of its own
 //! ack|release|fail|reject|refuse A 1 2    outcome of the latest open delivery of each text; `ack A ..3` up to it
+//! release|fail|refuse A 1 k=v l=w         with annotations (`modified`)
 //! credit A 7 [drain]     drained A 1      cut X (connection)     detach A     close A    ended A = CODE
 //! stored c = 1 2 3                        what lies in the store, in delivery order
 //! owed c::d = 4 5                         what a named object owes
@@ -253,7 +255,12 @@ fn expect_got(broker: &mut Broker, rest: &[&str], at: &str) {
     let Some(consumer) = broker.consumers.get_mut(rest[0]) else { panic!("{at}\nno such consumer") };
     let new = consumer.got[consumer.read..].iter();
     let got: Vec<String> = new
-        .map(|got| if got.count > 0 { format!("{}*{}", got.text, got.count) } else { got.text.clone() })
+        .map(|got| {
+            let notes = got.notes.join(";");
+            let notes = if notes.is_empty() { notes } else { format!("[{notes}]") };
+            let count = if got.count > 0 { format!("*{}", got.count) } else { String::new() };
+            format!("{}{notes}{count}", got.text)
+        })
         .collect();
     consumer.read = consumer.got.len();
     assert_eq!(got.join(" "), expanded(&rest[2..]), "{at}");
@@ -267,15 +274,20 @@ fn expanded(words: &[&str]) -> String {
 
 fn outcome(broker: &mut Broker, verb: &str, rest: &[&str], at: &str) {
     let name = rest[0];
-    for text in &rest[1..] {
+    let (notes, texts): (Vec<&str>, Vec<&str>) = rest[1..].iter().partition(|word| word.contains('='));
+    let annotations = (!notes.is_empty()).then(|| super::noted(&notes));
+    for text in &texts {
         let (first, text) = text.strip_prefix("..").map_or((None, *text), |text| (Some(0), text));
         let found = broker.consumers[name].got.iter().rev().find(|got| got.text == text && got.open);
         let Some(tag) = found.map(|got| got.tag) else { panic!("{at}\n{name} does not hold {text}") };
         let outcome = match verb {
             "ack" => Settlement::Accepted,
-            "release" => Settlement::Released,
-            "fail" => Settlement::Modified { failed: true, undeliverable_here: false },
-            "refuse" => Settlement::Modified { failed: false, undeliverable_here: true },
+            "release" if annotations.is_none() => Settlement::Released,
+            "release" | "fail" | "refuse" => Settlement::Modified {
+                failed: verb == "fail",
+                undeliverable_here: verb == "refuse",
+                annotations: annotations.clone(),
+            },
             _ => Settlement::Rejected { reason: Some("because".into()) },
         };
         broker.settle(name, first.unwrap_or(tag), tag, outcome);

@@ -65,6 +65,7 @@ names! {
     Unscheduled,
     NumbersReserved,
     JobCovers,
+    Annotated,
 }
 
 const STORE: StoreKey = StoreKey(300);
@@ -120,6 +121,7 @@ pub(super) fn samples() -> Vec<Record> {
     records.extend(jobs());
     records.extend(pages());
     records.extend(schedule());
+    records.extend(annotated());
     records
 }
 
@@ -261,6 +263,15 @@ fn schedule() -> Vec<Record> {
     records
 }
 
+fn annotated() -> [Record; 2] {
+    // A section of one entry: `n` is 1.
+    let annotations = Bytes::from_static(&[0, 0x53, 0x72, 0xc1, 6, 2, 0xa3, 1, b'n', 0x54, 1]);
+    [Place::Store(STORE), Place::Object(ObjectKey(2))].map(|place| {
+        let annotations = annotations.clone();
+        Record::Annotated { place, event: 300, annotations }
+    })
+}
+
 /// A record with any numbers in it.
 pub(super) fn any_record() -> impl Strategy<Value = Record> {
     let ranges = prop::collection::vec((any::<u64>(), any::<u64>()), 0..5);
@@ -296,6 +307,9 @@ fn changed(record: Record, key: u32, one: u64, two: u64, ranges: &[IdRange], tex
         }
         Record::Attempted { .. } => {
             Record::Attempted { place: Place::Object(ObjectKey(key)), event: one, failed: key, counted: key }
+        }
+        Record::Annotated { place, .. } => {
+            Record::Annotated { place, event: one, annotations: Bytes::from(text.as_bytes().to_vec()) }
         }
         Record::JoinCreated { mut settings, made_by, .. } => {
             settings.filter = Some(text.to_owned());

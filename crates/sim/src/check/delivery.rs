@@ -24,6 +24,19 @@ pub fn item(place: &Place, held: &Held) -> Option<Item> {
     }
 }
 
+/// What was added to a message is what one of its consumers added (AMQP part 3, section 3.4.5).
+///
+/// # Errors
+/// What came with it that nobody gave.
+pub fn check_note(shadow: &Shadow, received: &Received) -> Result<(), Violation> {
+    let Some(note) = received.note else { return Ok(()) };
+    if shadow.notes.get(&note).is_some_and(|numbers| numbers.contains(&received.number)) {
+        return Ok(());
+    }
+    let text = format!("message {} came with note {note}, which nobody gave it", received.number);
+    Err(Violation::new("annotations", text))
+}
+
 /// A client was told that its message is taken: it must be in a step that is durable, which are those up to `durable`.
 ///
 /// # Errors
