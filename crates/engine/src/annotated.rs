@@ -230,23 +230,32 @@ impl Engine {
     pub(crate) fn added_at_reader(&self, key: ReaderKey, event: EventId) -> Option<&Added> {
         self.readers.get(key)?.annotated.get(event)
     }
-}
 
-/// A message of a store with what was added to it there and at a reader, and the step for which it waits.
-pub(crate) fn with_added(
-    message: &Message,
-    store: &Store,
-    event: EventId,
-    at_reader: Option<&Added>,
-) -> (Message, Step) {
-    let mut whole = Cow::Borrowed(message);
-    let mut after = Step(0);
-    for added in [store.annotated.get(event), at_reader].into_iter().flatten() {
-        after = after.max(added.after);
-        // Both were merged from what could be read: this fails for damage in memory only.
-        if let Ok(annotated) = whole.annotated(&added.section) {
-            whole = Cow::Owned(annotated);
+    /// A message of a store with what was added to it there and where its consumer reads, and the step for which it waits.
+    pub(crate) fn with_added(
+        &self,
+        message: &Message,
+        store: &Store,
+        event: EventId,
+        source: Source,
+    ) -> (Message, Step) {
+        // Mostly nobody has added anything.
+        if self.annotated_bytes == 0 {
+            return (message.clone(), Step(0));
         }
+        let at_reader = match source {
+            Source::Reader(reader) => self.added_at_reader(reader, event),
+            Source::Queue | Source::Browser { .. } => None,
+        };
+        let mut whole = Cow::Borrowed(message);
+        let mut after = Step(0);
+        for added in [store.annotated.get(event), at_reader].into_iter().flatten() {
+            after = after.max(added.after);
+            // Both were merged from what could be read: this fails for damage in memory only.
+            if let Ok(annotated) = whole.annotated(&added.section) {
+                whole = Cow::Owned(annotated);
+            }
+        }
+        (whole.into_owned(), after)
     }
-    (whole.into_owned(), after)
 }

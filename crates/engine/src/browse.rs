@@ -1,6 +1,5 @@
 //! Browsers: consumers that look at a queue without taking (QU-2).
 
-use crate::annotated::with_added;
 use crate::command::TakerKey;
 use crate::dispatch::From;
 use crate::effect::{Annotations, Delivery, Effect};
@@ -67,10 +66,11 @@ impl Engine {
         let tag = taker.sent;
         taker.sent += 1;
         let (conn, link, settled, before) = (taker.conn, taker.link, taker.presettled, taker.after);
+        let source = taker.source;
         let Some(store) = self.store(store) else { return };
         let Some(entry) = store.log.get(id) else { return };
         let Some(message) = self.bodies.get(entry.event.body) else { return };
-        let (message, added) = with_added(message, store, id, None);
+        let (message, added) = self.with_added(message, store, id, source);
         let mut annotations = self.annotations(store, &entry.event, From::Queue { failed: 0 });
         annotations.in_delivery = entry.hold == Hold::Delivered;
         let delivery = Delivery {

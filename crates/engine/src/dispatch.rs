@@ -1,6 +1,5 @@
 //! Dispatch: which message goes to which consumer of a queue (SH-3), and how a delivery leaves, whoever it is for.
 
-use crate::annotated::with_added;
 use crate::bodies::{Bodies, Sight};
 use crate::command::TakerKey;
 use crate::effect::{Delivery, Effect, Step};
@@ -9,7 +8,7 @@ use crate::log::Hold;
 use crate::rings::Turn;
 use crate::slots::Slots;
 use crate::store::Store;
-use crate::taker::{Source, Taker};
+use crate::taker::Taker;
 use crate::view::View;
 use postroad_model::id::{EventId, ObjectKey, StoreKey};
 use postroad_model::refusal::Code;
@@ -247,11 +246,7 @@ impl Engine {
         let Some(store) = self.stores.get(key) else { return };
         let Some(entry) = store.log.get(id) else { return };
         let Some(message) = self.bodies.get(entry.event.body) else { return };
-        let at_reader = match state.source {
-            Source::Reader(reader) => self.added_at_reader(reader, id),
-            Source::Queue | Source::Browser { .. } => None,
-        };
-        let (message, added) = with_added(message, store, id, at_reader);
+        let (message, added) = self.with_added(message, store, id, state.source);
         let (failed, sent_before, marked) = match from {
             From::Queue { failed } => (failed, store.sent_before_start, store.marked),
             From::Object { failed, object, after } => {

@@ -1,19 +1,21 @@
 //! The stores by their numbers. A number is never given twice, so a broker that makes and deletes queues all day leaves
-//! numbers behind that nobody has: they take a bit more than nothing, and so do numbers that only damage could name.
+//! numbers behind that nobody has: each takes a pointer, and nothing once there are millions, which only damage could name
+//! out of turn.
 
 use crate::store::Store;
 use postroad_model::id::StoreKey;
+use std::collections::BTreeMap;
 
-/// Numbers in one page.
-const PAGE: usize = 256;
-
-type Page = Box<[Option<Box<Store>>]>;
+/// Numbers from here on are looked up.
+const LOOKED_UP_FROM: usize = 1 << 22;
 
 /// All stores.
 #[derive(Debug, Default)]
 pub(crate) struct Stores {
-    /// Pages by number; one that never had a store, or has none any more, takes no memory.
-    pages: Vec<Option<Page>>,
+    /// Those with a number below [`LOOKED_UP_FROM`], by number.
+    listed: Vec<Option<Box<Store>>>,
+    /// All others.
+    others: BTreeMap<StoreKey, Box<Store>>,
     /// One above the highest number that a store ever had.
     end: u32,
 }
@@ -22,58 +24,58 @@ impl Stores {
     /// The store with this number.
     #[must_use]
     pub(crate) fn get(&self, key: StoreKey) -> Option<&Store> {
-        let (page, at) = place(key);
-        self.pages.get(page)?.as_ref()?.get(at)?.as_deref()
+        match self.listed.get(key.0 as usize) {
+            Some(place) => place.as_deref(),
+            None => self.others.get(&key).map(Box::as_ref),
+        }
     }
 
     /// The store with this number, to change it.
     #[must_use]
     pub(crate) fn get_mut(&mut self, key: StoreKey) -> Option<&mut Store> {
-        let (page, at) = place(key);
-        self.pages.get_mut(page)?.as_mut()?.get_mut(at)?.as_deref_mut()
+        match self.listed.get_mut(key.0 as usize) {
+            Some(place) => place.as_deref_mut(),
+            None => self.others.get_mut(&key).map(Box::as_mut),
+        }
     }
 
     /// Puts a store in the place of its number.
     pub(crate) fn insert(&mut self, store: Store) {
-        let (page, at) = place(store.key);
-        self.end = self.end.max(store.key.0.saturating_add(1));
-        if self.pages.len() <= page {
-            self.pages.resize_with(page + 1, || None);
+        let (key, at) = (store.key, store.key.0 as usize);
+        self.end = self.end.max(key.0.saturating_add(1));
+        if at >= LOOKED_UP_FROM {
+            self.others.insert(key, Box::new(store));
+            return;
         }
-        let page = self.pages[page].get_or_insert_with(|| (0..PAGE).map(|_| None).collect());
-        page[at] = Some(Box::new(store));
+        if self.listed.len() <= at {
+            self.listed.resize_with(at + 1, || None);
+        }
+        self.listed[at] = Some(Box::new(store));
     }
 
     /// Takes a store out.
     pub(crate) fn take(&mut self, key: StoreKey) -> Option<Box<Store>> {
-        let (number, at) = place(key);
-        let page = self.pages.get_mut(number)?.as_mut()?;
-        let store = page.get_mut(at)?.take()?;
-        if page.iter().all(Option::is_none) {
-            self.pages[number] = None;
+        match self.listed.get_mut(key.0 as usize) {
+            Some(place) => place.take(),
+            None => self.others.remove(&key),
         }
-        Some(store)
     }
 
     /// All stores, in the order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Store> {
-        self.pages.iter().flatten().flatten().filter_map(Option::as_deref)
+        self.listed.iter().flatten().chain(self.others.values()).map(Box::as_ref)
     }
 
     /// All stores, to change them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Store> {
-        self.pages.iter_mut().flatten().flatten().filter_map(Option::as_deref_mut)
+        self.listed.iter_mut().flatten().chain(self.others.values_mut()).map(Box::as_mut)
     }
 
     /// The first store with this number or a higher one, to change it.
     pub(crate) fn first_from(&mut self, key: StoreKey) -> Option<&mut Store> {
-        let (first, from) = place(key);
-        let pages = self.pages.iter_mut().enumerate().skip(first);
-        let places = pages.filter_map(move |(number, page)| {
-            let from = if number == first { from } else { 0 };
-            page.as_mut()?.get_mut(from..)
-        });
-        places.flatten().find_map(Option::as_deref_mut)
+        let listed = self.listed.get_mut(key.0 as usize..).unwrap_or_default();
+        let others = self.others.range_mut(key..).map(|(_, store)| store);
+        listed.iter_mut().flatten().chain(others).map(Box::as_mut).next()
     }
 
     /// The number for a store that is no reuse of one.
@@ -81,10 +83,6 @@ impl Stores {
     pub(crate) const fn next_key(&self) -> StoreKey {
         StoreKey(self.end)
     }
-}
-
-const fn place(key: StoreKey) -> (usize, usize) {
-    (key.0 as usize / PAGE, key.0 as usize % PAGE)
 }
 
 #[cfg(test)]
@@ -95,7 +93,7 @@ mod tests {
     use postroad_record::{MadeBy, StoreDefinition};
 
     #[test]
-    fn numbers_that_nobody_has_take_next_to_nothing() {
+    fn stores_are_found_by_numbers_however_high() {
         let mut stores = Stores::default();
         let store = |key: u32| {
             let definition = StoreDefinition::Queue(QueueSettings::default());
@@ -112,7 +110,8 @@ mod tests {
         assert!(stores.first_from(StoreKey(5_000_001)).is_none());
         assert!(stores.take(StoreKey(256)).is_some() && stores.take(StoreKey(256)).is_none());
         assert!(stores.get(StoreKey(256)).is_none() && stores.get_mut(StoreKey(u32::MAX)).is_none());
-        assert_eq!(stores.pages.iter().flatten().count(), 2);
-        assert_eq!(keys(&stores), [3, 255, 5_000_000]);
+        assert!(stores.take(StoreKey(5_000_000)).is_some());
+        assert_eq!(keys(&stores), [3, 255]);
+        assert_eq!(stores.next_key(), StoreKey(5_000_001));
     }
 }
