@@ -102,6 +102,12 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
+    /// Whether it says that a frame is safe which is to be found in a segment of this life. What an earlier life wrote with
+    /// that number, or a higher one, was cut off when this life began, and given again.
+    pub(crate) fn proves(&self, frame: Lsn, life: u32) -> bool {
+        self.synced >= frame && (self.generation.0 == 0 || self.generation.life() >= life)
+    }
+
     /// The mark as bytes.
     pub(crate) fn encode(self, mask: Mask) -> [u8; MARK_SIZE] {
         let mut bytes = [0; MARK_SIZE];

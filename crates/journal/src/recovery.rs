@@ -257,7 +257,8 @@ impl Recovery {
     /// `Err` if the expected frame was once synced: then the log does not end here, but is damaged.
     fn check_end(&mut self, why: Unsound) -> Result<(), Error> {
         let expected = self.expected;
-        let proves = |mark: &Mark| mark.synced >= expected;
+        let life = self.reader.as_ref().map_or(0, |reader| reader.segment().number.life());
+        let proves = |mark: &Mark| mark.proves(expected, life);
         let mut blamed = None;
         let mut is_proved = self.synced >= expected;
         for file in &self.folder.unreadable {

@@ -128,10 +128,13 @@ impl Check<'_> {
     /// Reads all marks first: what the last of them states holds for the whole log.
     fn collect_proofs(&mut self, folder: &Folder) -> Result<(), Error> {
         let used = folder.used.iter().map(|segment| (&segment.file, false));
+        let life = folder.used.last().map_or(0, |segment| segment.number.life());
         for (file, has_no_header) in used.chain(folder.unreadable.iter().map(|file| (file, true))) {
             let synced = std::cell::Cell::new(Lsn(0));
             let note = |mark: &Mark| {
-                synced.set(synced.get().max(mark.synced));
+                if mark.proves(mark.synced, life) {
+                    synced.set(synced.get().max(mark.synced));
+                }
                 false
             };
             find_mark_in_file(file, self.mask, note)
@@ -276,7 +279,7 @@ impl Check<'_> {
         }
         // In between two segments that do not follow each other others may have been freed, so this one may have ended here.
         let follows = next.is_some_and(|next| next.number.0 == segment.number.0.wrapping_add(1));
-        let proves = |mark: &Mark| mark.synced >= expected;
+        let proves = |mark: &Mark| mark.proves(expected, segment.number.life());
         let is_proved = follows
             || reader
                 .find_mark(reader.offset(), proves)

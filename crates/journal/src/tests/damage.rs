@@ -56,6 +56,33 @@ fn a_control_file_that_was_cut_short_serves_on() {
     }
 }
 
+/// A tail that nothing could prove was cut off, and its numbers were given again: what it left behind in a file that is used
+/// again proves nothing of the frames that have the numbers now.
+#[test]
+fn marks_of_a_tail_that_was_cut_off_prove_nothing_of_the_next_life() {
+    let disk = MemDisk::new();
+    let (mut opened, _) = open(&disk).unwrap();
+    let payload = [7; 3000];
+    for _ in 0..12 {
+        commit(&mut opened, &[&payload]);
+    }
+    drop(opened);
+    let disk = disk.kill();
+    // The header of the newest segment and the mark behind it are gone, those further on are not.
+    let last = verify(&disk).unwrap().segments.pop().unwrap();
+    assert!(last.frames > 2, "{last:?}");
+    let name = last.file.trim_start_matches("memory/").to_owned();
+    let mut content = disk.content(&name).unwrap();
+    content[..HEADER_BLOCK as usize + MARK_SIZE].fill(0);
+    disk.put(&name, content);
+    let (mut opened, payloads) = open(&disk).unwrap();
+    assert_eq!(payloads.len() as u64, last.first.0 - 1, "the whole segment was cut off");
+    commit(&mut opened, &[b"again"]);
+    let disk = disk.kill();
+    assert_eq!(verify(&disk).unwrap().damage, []);
+    assert_eq!(open(&disk).unwrap().1.len(), payloads.len() + 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
