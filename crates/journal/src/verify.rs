@@ -6,7 +6,7 @@ use crate::control::{CONTROL, ControlFile, Start, io_error};
 use crate::disk::Disk;
 use crate::error::{Damage, Error, Flaw, Operation};
 use crate::folder::{Folder, list, lock};
-use crate::frame::{KIND_CLEAN_STOP, Mark, Mask};
+use crate::frame::{FRAME_HEADER, KIND_CLEAN_STOP, MARK_SIZE, Mark, Mask};
 use crate::ids::{Lsn, SegmentNumber};
 use crate::recovery::newest_missing;
 use crate::scan::{Found, SegmentReader, Unsound, find_mark_in_file, first_mark};
@@ -88,7 +88,7 @@ pub fn verify(disk: &dyn Disk) -> Result<Report, Error> {
             segments.push(check.segment(segment, folder.used.get(index + 1))?);
         }
     }
-    check.check_newest(control.content.newest_segment(), &folder.used);
+    check.check_newest(control.content.newest_segment(), &segments, &folder.used);
     Ok(Report {
         life: control.content.life,
         start: check.start.map(|start| (start.segment, start.lsn)),
@@ -151,6 +151,13 @@ impl Check<'_> {
             }
             self.synced = self.synced.max(synced.get());
         }
+        // A tail mark may stand at the beginning of a file that is ready.
+        for file in &folder.spare {
+            let first = first_mark(file, self.mask)
+                .map_err(|source| io_error(&self.disk.location(&file.name), Operation::Read, source))?;
+            let proof = first.filter(|mark| mark.proves(mark.synced, life));
+            self.synced = self.synced.max(proof.map_or(Lsn(0), |mark| mark.synced));
+        }
         Ok(())
     }
 
@@ -178,17 +185,39 @@ impl Check<'_> {
         }
     }
 
-    /// The newest segment that the control file names is there.
-    fn check_newest(&mut self, newest: Option<SegmentNumber>, used: &[Arc<Segment>]) {
+    /// The log reaches the newest segment that the control file names: it does not end in `read`, the segments before.
+    fn check_newest(&mut self, newest: Option<SegmentNumber>, read: &[SegmentReport], used: &[Arc<Segment>]) {
         let Some(newest) = newest else { return };
         // Where something else was found the newest segment may be that.
-        if !self.damage.is_empty() || used.iter().any(|segment| segment.number >= newest) {
+        if !self.damage.is_empty() || read.iter().any(|segment| segment.number >= newest) {
             return;
         }
-        self.damage.push(match self.unreadable.as_slice() {
-            [Unreadable { file, .. }] => Damage { file: file.clone(), offset: 0, flaw: Flaw::SegmentHeader },
-            _ => newest_missing(self.disk, newest),
-        });
+        let cut_off = used.get(read.len()).filter(|_| used.iter().any(|segment| segment.number == newest));
+        let damage = match (cut_off, self.unreadable.as_slice()) {
+            (Some(next), _) => self.cut_short(read.last(), next),
+            (None, [Unreadable { file, .. }]) => {
+                Damage { file: file.clone(), offset: 0, flaw: Flaw::SegmentHeader }
+            }
+            (None, _) => newest_missing(self.disk, newest),
+        };
+        self.damage.push(damage);
+    }
+
+    /// Names the place where the frame behind the last one should be: in its segment if there is room, else before the next.
+    fn cut_short(&self, last: Option<&SegmentReport>, next: &Segment) -> Damage {
+        let expected = self.last.next();
+        let has_room =
+            |last: &&SegmentReport| last.size.saturating_sub(last.used) > (MARK_SIZE + FRAME_HEADER) as u64;
+        match last.filter(has_room) {
+            Some(last) => {
+                Damage { file: last.file.clone(), offset: last.used, flaw: Flaw::Frame { expected } }
+            }
+            None => Damage {
+                file: self.disk.location(&next.file.name),
+                offset: 0,
+                flaw: Flaw::Gap { expected, found: next.first },
+            },
+        }
     }
 
     fn segment(

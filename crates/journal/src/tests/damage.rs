@@ -6,7 +6,7 @@ use super::owner::{Model, Owner, Random};
 use super::{commit, open};
 use crate::frame::{FRAME_HEADER, MARK_SIZE, frame_size};
 use crate::segment::{HEADER_BLOCK, HEADER_SIZE};
-use crate::{Damage, Error, Flaw, Lsn, MemDisk, Recovery, SegmentNumber, Work, verify};
+use crate::{Damage, Disk, Error, Flaw, Lsn, MemDisk, Recovery, SegmentNumber, Work, verify};
 
 /// Damage that opening reports; panics if it reports none.
 fn damage_of(disk: &MemDisk) -> Damage {
@@ -54,6 +54,34 @@ fn a_control_file_that_was_cut_short_serves_on() {
         let (_, again) = open(&disk).unwrap();
         assert_eq!(again.len(), payloads.len() + 1);
     }
+}
+
+/// Nothing is left in the folder but the header of the segment that the control file names: opening and `verify` agree that
+/// what was before it is missing.
+#[test]
+fn a_named_segment_that_follows_nothing_is_damage() {
+    let disk = MemDisk::new();
+    let (mut opened, _) = open(&disk).unwrap();
+    for _ in 0..2 {
+        commit(&mut opened, &[&[7; 3000]]);
+    }
+    while opened.keeper.work().unwrap() != Work::Nothing {}
+    drop(opened);
+    let disk = disk.kill();
+    for (name, kept) in [("00000001.seg", 0), ("00000002.seg", HEADER_BLOCK as usize)] {
+        let mut content = disk.content(name).unwrap();
+        content[kept..].fill(0);
+        disk.put(name, content);
+    }
+    for other in disk.list().unwrap() {
+        if !["control", "00000001.seg", "00000002.seg"].contains(&other.as_str()) {
+            disk.remove(&other).unwrap();
+        }
+    }
+    let report = verify(&disk).unwrap();
+    let damage = damage_of(&disk);
+    assert!(matches!(damage.flaw, Flaw::Gap { expected: Lsn(1), .. }), "{damage:?}");
+    assert_eq!(report.damage, vec![damage]);
 }
 
 /// A tail that nothing could prove was cut off, and its numbers were given again: what it left behind in a file that is used
