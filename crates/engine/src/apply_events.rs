@@ -2,16 +2,16 @@
 
 use crate::effect::Step;
 use crate::engine::Engine;
-use crate::log::{Entry, Hold};
+use crate::lifetimes::Lifetimes;
+use crate::log::{Entry, EventLog, Hold};
 use crate::message_ids::Seen;
 use crate::ready::{PRIORITIES, Ready};
-use crate::store::{Arrival, Kind, Store};
+use crate::store::{Arrival, Kind, Store, taken_origin};
 use crate::view::View;
-use postroad_model::id::{BodyId, EventId, Origin, StoreKey, WallMs};
+use postroad_model::id::{BodyId, EventId, StoreKey, WallMs};
 use postroad_model::settings::PublisherDedupe;
 use postroad_record::{Extra, IdRange, PagedEvent, StoredEvent};
 use postroad_selector::{Properties, Value};
-use std::collections::BTreeSet;
 
 impl Engine {
     pub(crate) fn apply_stored(&mut self, key: StoreKey, event: StoredEvent, durable: bool) {
@@ -115,14 +115,7 @@ impl Engine {
         let Some(store) = self.store_mut(key) else { return false };
         let Some(entry) = store.log.remove(id) else { return false };
         store.release_hold_of(&entry);
-        let leaves = store.leaves_at(&entry.event);
-        if leaves != 0 {
-            store.expiry.remove(&(leaves, id));
-            store.unburied.remove(&id);
-        }
-        if let Some(origin) = entry.event.extra.as_ref().and_then(|e| e.origin) {
-            store.by_origin.remove(&origin);
-        }
+        store.leave_indexes(&entry.event);
         if let Some(queue) = store.queue_mut() {
             queue.count_level(entry.event.priority, false);
         }
@@ -223,15 +216,13 @@ impl Engine {
             let names = channel.settings.publish_keys.iter().map(|key| key.name.as_str());
             store.keys.keep_only(&names.collect());
         }
-        let mut expiry = BTreeSet::new();
-        let is_queue = store.is_queue();
-        store.log.for_each(|e| {
-            let leaves = store.leaves_at(&e.event);
-            if leaves != 0 && !(is_queue && e.hold == Hold::Delivered) {
-                expiry.insert((leaves, e.event.id));
+        let mut lifetimes = Lifetimes::default();
+        store.log.for_each(|entry| {
+            if let Some(leaves) = store.expires_at(entry) {
+                lifetimes.note(leaves, entry.event.id);
             }
         });
-        store.expiry = expiry;
+        store.lifetimes = lifetimes;
         if let Kind::Queue(queue) = &mut store.kind {
             let mut ready = Ready::default();
             let mut levels = [0; PRIORITIES];
@@ -253,17 +244,31 @@ impl Store {
         if let Some(extra) = &event.extra {
             remember_extra(self, event, extra, durable);
             if let (Some(origin), false) = (taken_origin(extra), self.is_queue()) {
-                self.by_origin.insert(origin, event.id);
+                self.copies.note(origin, event.id);
             }
         }
         let leaves = self.leaves_at(event);
         if leaves != 0 {
-            self.expiry.insert((leaves, event.id));
+            self.lifetimes.note(leaves, event.id);
         }
         if let Kind::Queue(queue) = &mut self.kind {
             let level = queue.level(event.priority);
             queue.ready.insert(level, event.id);
             queue.count_level(event.priority, true);
+        }
+    }
+
+    /// Takes an event that is in the log no more out of the indexes.
+    fn leave_indexes(&mut self, event: &StoredEvent) {
+        self.unburied.remove(&event.id);
+        if let Some(origin) = event.extra.as_ref().and_then(|extra| extra.origin) {
+            self.copies.forget(origin, event.id);
+        }
+        let page = EventLog::page_of(event.id);
+        let is_indexed = !self.lifetimes.is_empty() || !self.copies.is_empty();
+        if is_indexed && self.log.is_empty_page(page) {
+            self.lifetimes.set(page, None);
+            self.copies.forget_page(page);
         }
     }
 
@@ -292,12 +297,6 @@ fn remember_extra(store: &mut Store, event: &StoredEvent, extra: &Extra, durable
     {
         store.remember_message_id(message_id, event.id, event.arrived, durable);
     }
-}
-
-/// The origin that a store takes with an event. Archive copies and dead letters are exempt from "each origin once"
-/// (ARC-4, DLQ-8).
-fn taken_origin(extra: &Extra) -> Option<Origin> {
-    extra.origin.filter(|_| extra.dead.is_none() && !extra.archived)
 }
 
 /// The value of a publish key as text that is equal exactly for equal values.

@@ -237,7 +237,7 @@ impl Engine {
         self.tally(key, |c| c.duplicate_total += 1);
         let Some(store) = self.store(target) else { return };
         let own = store.identities.iter().any(|&(_, uid)| uid == origin.store);
-        let held = if own { Some(origin.event) } else { store.by_origin.get(&origin).copied() };
+        let held = if own { Some(origin.event) } else { store.copies.find(origin, &store.log) };
         if self.has_archive(target) {
             let extra = Some(Box::new(self.joined_extra(source, event, origin, budget)));
             let (id, arrived) = (held.unwrap_or(event.id), self.now.wall);

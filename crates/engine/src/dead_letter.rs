@@ -189,7 +189,6 @@ impl Engine {
     /// An event whose time is over stays where it is, and is not delivered, because nothing can take it (5.1, QU-6).
     pub(crate) fn keep_expired(&mut self, key: StoreKey, id: EventId) {
         let Some(store) = self.store_mut(key) else { return };
-        store.hide_from_expiry(id);
         if store.is_queue() {
             return self.block(key, id, Code::Expired);
         }

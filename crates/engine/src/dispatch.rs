@@ -151,7 +151,7 @@ impl Engine {
             return true;
         }
         match self.bodies.sight(entry.event.body) {
-            Sight::Here => self.deliver_from_queue(key, choice, leaves != 0),
+            Sight::Here => self.deliver_from_queue(key, choice),
             Sight::Away => return self.is_at_hand(key, id, Task::Dispatch(key)),
             Sight::Lost => self.dead_letter_from_queue(key, id, Code::MessageDamaged, DAMAGED),
         }
@@ -197,7 +197,7 @@ impl Engine {
         wants(store, &self.bodies, state, id)
     }
 
-    fn deliver_from_queue(&mut self, key: StoreKey, choice: &Choice, expires: bool) {
+    fn deliver_from_queue(&mut self, key: StoreKey, choice: &Choice) {
         let id = choice.event;
         let Some(store) = self.store_mut(key) else { return };
         let Some(queue) = store.queue_mut() else { return };
@@ -208,9 +208,6 @@ impl Engine {
         if let Some(entry) = store.log.get_mut(id) {
             entry.hold = Hold::Delivered;
             failed = entry.failed;
-        }
-        if expires {
-            store.hide_from_expiry(id);
         }
         let Some(taker) = self.takers.get_mut(choice.taker) else { return };
         let tag = taker.note_sent(id);

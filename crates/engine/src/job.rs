@@ -283,8 +283,8 @@ impl Engine {
             return None;
         }
         let origin = self.store(target)?.origin_of(copy);
-        let id = match source.by_origin.get(&origin) {
-            Some(&id) => id,
+        let id = match source.copies.find(origin, &source.log) {
+            Some(id) => id,
             None if source.was_identity(origin.store) => origin.event,
             None => return None,
         };

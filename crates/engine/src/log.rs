@@ -162,6 +162,22 @@ impl EventLog {
         self.pages.leaf(page).map_or(0, |leaf| leaf.peek(|page| page.live))
     }
 
+    /// The page in which an event lies.
+    pub(crate) const fn page_of(id: EventId) -> u64 {
+        id / PAGE
+    }
+
+    /// The events in a page, ascending.
+    pub(crate) fn in_page(&self, page: u64) -> impl Iterator<Item = &Entry> {
+        self.pages.look(page).into_iter().flat_map(|page| page.slots.iter().flatten())
+    }
+
+    /// Whether a page holds nothing.
+    pub(crate) fn is_empty_page(&self, page: u64) -> bool {
+        // One that lies cold holds something, else it would have been removed.
+        self.pages.leaf(page).is_none_or(|_| self.pages.look_hot(page).is_some_and(|page| page.live == 0))
+    }
+
     /// Cools pages that nobody uses.
     pub(crate) fn cool(&mut self) {
         self.pages.cool();

@@ -383,19 +383,11 @@ impl Store {
         }
     }
 
-    /// An unsettled delivery is not expired under its consumer (QU-6).
-    pub(crate) fn hide_from_expiry(&mut self, id: EventId) {
-        let leaves = self.log.get(id).map_or(0, |entry| self.leaves_at(&entry.event));
-        if leaves != 0 {
-            self.expiry.remove(&(leaves, id));
-        }
-    }
-
     /// Makes an event subject to expiry again; when it leaves, 0 for never.
     pub(crate) fn show_to_expiry(&mut self, id: EventId) -> WallMs {
         let leaves = self.log.get(id).map_or(0, |entry| self.leaves_at(&entry.event));
         if leaves != 0 {
-            self.expiry.insert((leaves, id));
+            self.lifetimes.note(leaves, id);
         }
         leaves
     }

@@ -12,6 +12,8 @@ use postroad_record::{IdRange, Record, Removal};
 
 /// Events that one task of expiry or eviction removes at most.
 const EXPIRED_PER_TASK: usize = 256;
+/// Pages of events that one task of expiry looks through at most.
+const PAGES_PER_TASK: usize = 64;
 /// Events that one arrival evicts at most: where a capacity was lowered, a task removes the rest.
 const EVICTED_PER_ARRIVAL: usize = 8;
 
@@ -193,19 +195,39 @@ impl Engine {
 
     /// Removes events whose time is over; whether there is more to do.
     pub(crate) fn expire(&mut self, key: StoreKey) -> bool {
-        for _ in 0..EXPIRED_PER_TASK {
+        let (mut expired, mut looks) = (0, 0);
+        while expired < EXPIRED_PER_TASK && looks < PAGES_PER_TASK {
             let now = self.now.wall;
             let Some(store) = self.store_mut(key) else { return false };
             if store.expiry_timer <= now {
                 store.expiry_timer = 0;
             }
-            let Some(&(at, id)) = store.expiry.first() else { return false };
+            let Some((at, page)) = store.lifetimes.first() else { return false };
             if at > now {
                 self.watch_expiry(key, at);
                 return false;
             }
-            if !self.expire_one(key, id) {
-                self.keep_expired(key, id);
+            looks += 1;
+            let mut due: Vec<(WallMs, EventId)> = Vec::new();
+            let mut next = None;
+            for (entry, leaves) in store.log.in_page(page).filter_map(|e| Some((e, store.expires_at(e)?))) {
+                if leaves <= now {
+                    due.push((leaves, entry.event.id));
+                } else {
+                    next = Some(next.map_or(leaves, |next: WallMs| next.min(leaves)));
+                }
+            }
+            due.sort_unstable();
+            let room = EXPIRED_PER_TASK - expired;
+            if due.len() <= room {
+                store.lifetimes.set(page, next);
+            }
+            due.truncate(room);
+            expired += due.len();
+            for (_, id) in due {
+                if !self.expire_one(key, id) {
+                    self.keep_expired(key, id);
+                }
             }
         }
         true

@@ -3,17 +3,20 @@
 use crate::annotated::Annotated;
 use crate::channel::Channel;
 use crate::command::ConnId;
+use crate::copies::Copies;
 use crate::effect::Step;
 use crate::keys::Keys;
-use crate::log::{Entry, EventLog};
+use crate::lifetimes::Lifetimes;
+use crate::log::{Entry, EventLog, Hold};
 use crate::message_ids::MessageIds;
 use crate::origins::Origins;
 use crate::queue::Queue;
 use crate::schedule::Schedule;
 use crate::temporary::Temporary;
 use postroad_model::id::{EventId, JoinKey, Origin, StoreKey, StoreUid, WallMs};
+use postroad_model::refusal::Code;
 use postroad_model::settings::{DedupeSettings, PublisherDedupe, StoreType};
-use postroad_record::{MadeBy, StoreDefinition, StoredEvent};
+use postroad_record::{Extra, MadeBy, StoreDefinition, StoredEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -53,9 +56,9 @@ pub(crate) struct Store {
     /// What it has taken from other stores.
     pub origins: Origins,
     /// On a channel: where the copies of other stores' events lie, to raise their budget (HOP-6).
-    pub by_origin: BTreeMap<Origin, EventId>,
-    /// When events leave by time; what a queue's consumers hold is not among them (QU-6).
-    pub expiry: BTreeSet<(WallMs, EventId)>,
+    pub copies: Copies,
+    /// When events leave by time.
+    pub lifetimes: Lifetimes,
     /// The wall-clock time for which expiry has a timer, 0 if it has none.
     pub expiry_timer: WallMs,
     /// Events of a channel whose time is over and that nothing can take (5.1).
@@ -158,8 +161,8 @@ impl Store {
             durable_next: first,
             reserved_below: 0,
             origins: Origins::default(),
-            by_origin: BTreeMap::new(),
-            expiry: BTreeSet::new(),
+            copies: Copies::default(),
+            lifetimes: Lifetimes::default(),
             expiry_timer: 0,
             unburied: BTreeSet::new(),
             schedule: Schedule::default(),
@@ -299,6 +302,18 @@ impl Store {
         }
     }
 
+    /// When expiry takes an event that is stored here; `None` if it does not: a queue's consumer holds it (QU-6), or its
+    /// time is over and nothing can take it (5.1).
+    #[must_use]
+    pub(crate) fn expires_at(&self, entry: &Entry) -> Option<WallMs> {
+        let is_kept = match entry.hold {
+            Hold::Delivered | Hold::Blocked(Code::Expired) => true,
+            Hold::Ready | Hold::Delayed(_) | Hold::Blocked(_) => self.unburied.contains(&entry.event.id),
+        };
+        let leaves = if is_kept { 0 } else { self.leaves_at(&entry.event) };
+        (leaves != 0).then_some(leaves)
+    }
+
     /// The definition as it would be recorded.
     #[must_use]
     pub(crate) fn definition(&self) -> StoreDefinition {
@@ -330,6 +345,12 @@ impl Store {
             Kind::Channel(channel) => channel.settings.dead_event_store.as_deref(),
         }
     }
+}
+
+/// The origin that a store takes with an event. Archive copies and dead letters are exempt from "each origin once"
+/// (ARC-4, DLQ-8).
+pub(crate) fn taken_origin(extra: &Extra) -> Option<Origin> {
+    extra.origin.filter(|_| extra.dead.is_none() && !extra.archived)
 }
 
 macro_rules! either {
