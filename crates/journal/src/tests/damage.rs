@@ -68,7 +68,8 @@ fn a_named_segment_that_follows_nothing_is_damage() {
     while opened.keeper.work().unwrap() != Work::Nothing {}
     drop(opened);
     let disk = disk.kill();
-    for (name, kept) in [("00000001.seg", 0), ("00000002.seg", HEADER_BLOCK as usize)] {
+    let header = usize::try_from(HEADER_BLOCK).unwrap();
+    for (name, kept) in [("00000001.seg", 0), ("00000002.seg", header)] {
         let mut content = disk.content(name).unwrap();
         content[kept..].fill(0);
         disk.put(name, content);
@@ -101,7 +102,7 @@ fn marks_of_a_tail_that_was_cut_off_prove_nothing_of_the_next_life() {
     assert!(last.frames > 2, "{last:?}");
     let name = last.file.trim_start_matches("memory/").to_owned();
     let mut content = disk.content(&name).unwrap();
-    content[..HEADER_BLOCK as usize + MARK_SIZE].fill(0);
+    content[..usize::try_from(HEADER_BLOCK).unwrap() + MARK_SIZE].fill(0);
     disk.put(&name, content);
     let (mut opened, payloads) = open(&disk).unwrap();
     assert_eq!(payloads.len() as u64, last.first.0 - 1, "the whole segment was cut off");
