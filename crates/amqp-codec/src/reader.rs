@@ -313,19 +313,36 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When too little is there, a code that is no format code, or descriptors nested too deep.
     pub fn skip_value(&mut self) -> Result<(), DecodeError> {
-        let mut descriptors = 0_u8;
-        let mut values = 1_u32;
-        while values > 0 {
+        match self.code()? {
+            format::DESCRIBED => self.skip_described(),
+            code => self.skip_body(code),
+        }
+    }
+
+    /// Passes over a described value whose first byte has been read. Its descriptor may be described, and so may its value:
+    /// that they nest counts, not how many there are, as it does where they are read.
+    fn skip_described(&mut self) -> Result<(), DecodeError> {
+        // Of each described value around the next byte: how many of its two parts are still to come.
+        let mut parts = [0_u8; MAX_DEPTH as usize];
+        parts[0] = 2;
+        let mut depth = 1;
+        while depth > 0 {
             let code = self.code()?;
             if code == format::DESCRIBED {
-                descriptors += 1;
-                if descriptors >= MAX_DEPTH {
+                let Some(next) = parts.get_mut(depth) else {
                     return Err(self.error(DecodeErrorKind::TooDeep { limit: MAX_DEPTH }));
+                };
+                *next = 2;
+                depth += 1;
+                continue;
+            }
+            self.skip_body(code)?;
+            while let Some(left) = depth.checked_sub(1).and_then(|at| parts.get_mut(at)) {
+                *left -= 1;
+                if *left > 0 {
+                    break;
                 }
-                values += 1;
-            } else {
-                self.skip_body(code)?;
-                values -= 1;
+                depth -= 1;
             }
         }
         Ok(())

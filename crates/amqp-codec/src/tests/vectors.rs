@@ -230,3 +230,27 @@ fn values_stay_small() {
     assert!(size_of::<Value>() <= 48, "{}", size_of::<Value>());
     assert!(size_of::<crate::performative::Performative>() <= 256);
 }
+
+/// What counts is how deep described values lie in each other, and it counts alike where they are read and skipped.
+#[test]
+fn described_values_may_be_many_but_not_deep() {
+    let null = [0x40];
+    let described = |descriptor: &[u8], value: &[u8]| [&[0x00], descriptor, value].concat();
+    // A tree of described values, 2^7 of them, 7 deep.
+    let tree = (0..7).fold(null.to_vec(), |inner, _| described(&inner, &inner));
+    // As deep as may be, by the descriptor and by the value; and a step deeper.
+    let depth = usize::from(MAX_DEPTH);
+    let by_descriptor = |depth| (0..depth).fold(null.to_vec(), |inner, _| described(&inner, &null));
+    let by_value = |depth| (0..depth).fold(null.to_vec(), |inner, _| described(&null, &inner));
+    for sound in [tree, by_descriptor(depth), by_value(depth)] {
+        assert!(Value::decode_all(&sound).is_ok());
+        let mut reader = crate::Reader::new(&sound);
+        assert_eq!(reader.raw_value().map(<[u8]>::len), Ok(sound.len()));
+    }
+    for deep in [by_descriptor(depth + 1), by_value(depth + 1)] {
+        let error = Value::decode_all(&deep).unwrap_err();
+        assert_eq!(error.kind, DecodeErrorKind::TooDeep { limit: MAX_DEPTH });
+        let error = crate::Reader::new(&deep).skip_value().unwrap_err();
+        assert_eq!(error.kind, DecodeErrorKind::TooDeep { limit: MAX_DEPTH });
+    }
+}
