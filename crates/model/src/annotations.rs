@@ -7,9 +7,7 @@ use crate::message::bad_message;
 use crate::refusal::{Code, Refusal};
 use bytes::{Bytes, BytesMut};
 use postroad_amqp_codec::DecodeError;
-use postroad_amqp_codec::message::{
-    ValueRef, map_entries, merge_message_annotations, write_message_annotations,
-};
+use postroad_amqp_codec::message::{ValueRef, map_entries, merge_message_annotations};
 
 /// Everything that the broker adds to a message has this prefix (README U-7).
 const OWN_PREFIX: &str = "x-opt-postroad-";
@@ -116,17 +114,9 @@ pub fn merge(before: Option<&[u8]>, added: &[u8]) -> Result<Bytes, DecodeError> 
     Ok(merged.freeze())
 }
 
-/// Writes the annotations that a client may set.
+/// Writes those of a client's annotations that it may set (ENV-3).
 pub(crate) fn keep_allowed(annotations: &[u8], out: &mut BytesMut) -> Result<(), DecodeError> {
-    let mut kept = Vec::new();
-    for entry in map_entries(annotations)? {
-        let entry = entry?;
-        if let Some(key) = entry.key.as_str().filter(|key| is_allowed(key)) {
-            // Copied as it is encoded, so that its type stays what it was.
-            kept.push((key, ValueRef::Other(entry.value)));
-        }
-    }
-    write_message_annotations(out, None, kept.iter().copied())
+    merge_message_annotations(out, None, annotations, is_allowed)
 }
 
 #[cfg(test)]
