@@ -88,10 +88,21 @@ enum Woken {
     Stop,
 }
 
+/// What one read left behind.
+enum Read {
+    /// Nothing: it found room for everything.
+    All,
+    /// Very likely more.
+    Part,
+    /// The client sends nothing any more.
+    End,
+}
+
 impl Connection {
     async fn run(&mut self) -> io::Result<()> {
         let mut stopping = false;
         loop {
+            let mut crowded = false;
             if self.output.is_empty() {
                 self.door.output(&mut self.output, &mut self.commands);
             }
@@ -103,8 +114,10 @@ impl Connection {
             match self.wait(stopping).await {
                 Woken::Readable(ready) => {
                     ready?;
-                    if !self.read()? {
-                        return Ok(());
+                    match self.read()? {
+                        Read::End => return Ok(()),
+                        Read::All => {}
+                        Read::Part => crowded = true,
                     }
                 }
                 Woken::Writable(ready) => ready?,
@@ -123,6 +136,11 @@ impl Connection {
             }
             self.log_in();
             self.send_commands();
+            if crowded {
+                // The core and the other connections have their turn first. A producer that is read for as long as it sends
+                // would build up a backlog that the consumers are too late for.
+                tokio::task::yield_now().await;
+            }
         }
     }
 
@@ -158,22 +176,23 @@ impl Connection {
         }
     }
 
-    /// Reads what is there; false at the end of the stream.
-    fn read(&mut self) -> io::Result<bool> {
+    /// Reads a bounded piece of what is there.
+    fn read(&mut self) -> io::Result<Read> {
         buffer::make_room(&mut self.input);
         let read = self.take_input();
         buffer::give_back(&mut self.input);
         read
     }
 
-    fn take_input(&mut self) -> io::Result<bool> {
+    fn take_input(&mut self) -> io::Result<Read> {
         match self.stream.try_read_buf(&mut self.input) {
-            Ok(0) => Ok(false),
+            Ok(0) => Ok(Read::End),
             Ok(_) => {
+                let full = self.input.len() == self.input.capacity();
                 self.door.input(self.shared.clock.mono(), &mut self.input, &mut self.commands);
-                Ok(true)
+                Ok(if full { Read::Part } else { Read::All })
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Read::All),
             Err(error) => Err(error),
         }
     }
