@@ -13,7 +13,10 @@ use postroad_door_amqp::{Door, DoorConfig, Login};
 use postroad_engine::{Command, ConnId, Effect};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
@@ -185,15 +188,19 @@ impl Connection {
     }
 
     fn take_input(&mut self) -> io::Result<Read> {
-        match self.stream.try_read_buf(&mut self.input) {
-            Ok(0) => Ok(Read::End),
-            Ok(_) => {
+        // Asked once, and not waited for. Unlike `try_read_buf` this notes that the socket is empty when less came than there
+        // is room for, which saves asking again.
+        let mut context = Context::from_waker(Waker::noop());
+        let read = pin!(self.stream.read_buf(&mut self.input)).poll(&mut context);
+        match read {
+            Poll::Ready(Ok(0)) => Ok(Read::End),
+            Poll::Ready(Ok(_)) => {
                 let full = self.input.len() == self.input.capacity();
                 self.door.input(self.shared.clock.mono(), &mut self.input, &mut self.commands);
                 Ok(if full { Read::Part } else { Read::All })
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Read::All),
-            Err(error) => Err(error),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Ok(Read::All),
         }
     }
 
