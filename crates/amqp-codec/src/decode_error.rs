@@ -80,7 +80,7 @@ pub enum DecodeErrorKind {
         /// The deepest level.
         limit: u8,
     },
-    /// An array claims far more elements without bytes of their own than its message has bytes.
+    /// An array claims more elements that take no bytes of their own than are read.
     #[error("an array claims {count} elements that take no bytes")]
     TooManyElements {
         /// The claimed number.

@@ -8,8 +8,9 @@ use crate::format;
 /// How deep values may be nested: lists, maps, arrays and descriptors all count.
 pub const MAX_DEPTH: u8 = 32;
 
-/// Array elements that need no bytes, allowed beyond one for every byte of the input.
-const ZERO_WIDTH_ALLOWANCE: usize = 256;
+/// Array elements that take no bytes, in all that one reader reads: a few bytes could claim any number of them. A number that
+/// grew with the input would let a value be read that can't be read again where it stands alone.
+const ZERO_WIDTH_ALLOWANCE: u32 = 4096;
 
 /// A place in encoded bytes.
 ///
@@ -21,7 +22,7 @@ pub struct Reader<'a> {
     position: usize,
     origin: usize,
     depth: u8,
-    zero_width_left: usize,
+    zero_width_left: u32,
 }
 
 impl<'a> Reader<'a> {
@@ -34,8 +35,7 @@ impl<'a> Reader<'a> {
     /// A reader at the start of `input`, whose errors count offsets from `origin` bytes before it.
     #[must_use]
     pub const fn at(input: &'a [u8], origin: usize) -> Self {
-        let zero_width_left = input.len().saturating_add(ZERO_WIDTH_ALLOWANCE);
-        Self { input, position: 0, origin, depth: 0, zero_width_left }
+        Self { input, position: 0, origin, depth: 0, zero_width_left: ZERO_WIDTH_ALLOWANCE }
     }
 
     /// The offset of the next byte, as errors count it.
@@ -524,7 +524,7 @@ impl<'a> Reader<'a> {
 
     /// Charges array elements that take no bytes: they are the only values that a peer could claim for nothing.
     pub(crate) fn charge_zero_width(&mut self, count: u32) -> Result<(), DecodeError> {
-        let left = usize::try_from(count).ok().and_then(|count| self.zero_width_left.checked_sub(count));
+        let left = self.zero_width_left.checked_sub(count);
         self.zero_width_left = left.ok_or_else(|| self.error(DecodeErrorKind::TooManyElements { count }))?;
         Ok(())
     }

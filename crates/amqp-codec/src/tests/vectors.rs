@@ -8,6 +8,7 @@ use crate::state::DeliveryState;
 use crate::terminus::{Source, TerminusExpiryPolicy};
 use crate::value::Array;
 use crate::{Decode, DecodeErrorKind, Encode, Symbol, Value};
+use bytes::Bytes;
 
 fn check<T: Encode + Decode + PartialEq + std::fmt::Debug>(value: &T, bytes: &[u8]) {
     assert_eq!(value.to_bytes()[..], *bytes, "encoding {value:?}");
@@ -209,11 +210,20 @@ fn elements_without_bytes_cannot_be_claimed_for_nothing() {
     let bomb = [0xf0, 0, 0, 0, 5, 0xff, 0xff, 0xff, 0xff, 0x40];
     let error = Value::decode_all(&bomb).unwrap_err();
     assert_eq!(error.kind, DecodeErrorKind::TooManyElements { count: u32::MAX });
-    // Nor many times over: the allowance is one for the whole input.
-    let part = [0xe0, 2, 200, 0x40];
-    let list = [&[0xc0, 13, 3][..], &part, &part, &part].concat();
-    let error = Value::decode_all(&list).unwrap_err();
-    assert_eq!(error.kind, DecodeErrorKind::TooManyElements { count: 200 });
+    // Nor many times over: the allowance is one for the whole input, however long that is.
+    let nulls = |count: usize| Value::Array(Array::new(vec![Value::Null; count]).unwrap());
+    assert!(Value::decode_all(&Value::List(vec![nulls(2048); 2]).to_bytes()).is_ok());
+    let long = Value::Binary(Bytes::from(vec![0; 10_000]));
+    let error = Value::decode_all(&Value::List(vec![long, nulls(2048), nulls(2049)]).to_bytes()).unwrap_err();
+    assert_eq!(error.kind, DecodeErrorKind::TooManyElements { count: 2049 });
+}
+
+#[test]
+fn a_value_that_is_read_can_be_read_where_it_stands_alone() {
+    let nulls = Value::Array(Array::new(vec![Value::Null; 3000]).unwrap());
+    let among_others = [&nulls.to_bytes()[..], &[0x40; 5000]].concat();
+    let read = Value::decode(&mut crate::Reader::new(&among_others)).unwrap();
+    assert_eq!(Value::decode_all(&read.to_bytes()), Ok(nulls));
 }
 
 #[test]
