@@ -75,10 +75,12 @@ impl Engine {
         if self.broker_id != [0; 16] {
             visit(Record::BrokerCreated { id: self.broker_id });
         }
-        let stores: Vec<&Store> = self.all_stores().filter(|store| store.owner.is_none()).collect();
+        let mut stores: Vec<&Store> = self.all_stores().filter(|store| store.owner.is_none()).collect();
+        // What has the name of a deleted store now must come behind it, or its end frees the name again. Numbers do not
+        // tell them apart: a store may have that of a temporary queue that is gone.
+        stores.sort_by_key(|store| !store.deleted);
         for store in &stores {
             visit_store(store, visit);
-            // Before a store that has the same name now.
             self.visit_jobs(|job| store.deleted && job.store() == Some(store.key), visit);
             if store.remembers_on_disk() && !store.deleted {
                 visit_memory(store, self.now.wall, visit);

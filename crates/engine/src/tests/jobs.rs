@@ -4,8 +4,9 @@ use super::Draft;
 use super::broker::{Broker, Fate, replayed};
 use super::script::{check, check_with, continue_with};
 use crate::admin::{JobView, Page, Request, Response, Selection, StatusView, StoreKind};
+use crate::command::{ConsumerSource, ConsumerSpec};
 use crate::effect::Output;
-use crate::{Command, Engine, Now, ProducerTarget};
+use crate::{Command, Engine, Lifetime, Now, ProducerTarget};
 use postroad_model::address::Address;
 use postroad_model::refusal::Refusal;
 use postroad_model::settings::BrokerSettings;
@@ -200,6 +201,32 @@ fn a_snapshot_has_the_jobs_that_run() {
             digest,
             "the journal"
         );
+        slow.work();
+    }
+}
+
+#[test]
+fn a_name_belongs_to_the_store_that_is_not_deleted_whatever_their_numbers() {
+    let mut broker = Broker::with(small_pieces());
+    for name in ["A", "B"] {
+        let temporary = ConsumerSpec::new(ConsumerSource::Temporary(Lifetime::OnClose));
+        broker.consume(name, "a", temporary, 0).unwrap();
+    }
+    continue_with(&mut broker, "queue q\npublish q 1..20\nchannel c\npublish c 1..20\ncut a");
+    let mut slow = Slow { broker, answers: Vec::new(), largest: 0 };
+    for (kind, name) in [(StoreKind::Channel, "c"), (StoreKind::Queue, "q")] {
+        slow.ask(1, Request::DeleteStore { kind, name: name.into(), cascade: false, force: false });
+    }
+    let old = slow.broker.engine.all_stores().filter(|store| store.deleted).map(|store| store.key).min();
+    let settings = postroad_model::settings::QueueSettings::default();
+    slow.ask(2, Request::PutQueue { name: "q".into(), settings, configured: false });
+    let settings = postroad_model::settings::ChannelSettings::default();
+    slow.ask(3, Request::PutChannel { name: "c".into(), settings, configured: false });
+    let engine = &slow.broker.engine;
+    let new = engine.queues["q"].max(engine.channels["c"]);
+    assert!(Some(new) < old, "they have the numbers of the temporary queues");
+    while !slow.jobs().is_empty() {
+        slow.broker.check_digest();
         slow.work();
     }
 }
