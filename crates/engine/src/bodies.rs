@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const HOT_PAGES: usize = 32;
 /// Bytes that a body in memory takes besides its own.
 const OVERHEAD: u64 = 256;
+/// Ids that the lists of what is in memory may have besides two for each body there.
+const SLACK: usize = 1_024;
 
 /// What there is of a message just now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,9 +258,12 @@ impl Bodies {
 
     /// Its record stands in a step, its bytes from this byte of the payload on; `in_queue` says that a queue takes it.
     pub(crate) fn write(&mut self, id: BodyId, step: Step, at: u32, in_queue: bool) {
-        self.change(id, |body| body.written = true);
+        let before = self.change(id, |body| std::mem::replace(&mut body.written, true));
         self.unplaced.push_back((step, id, at));
-        self.fresh.push_back(Fresh { id, step, in_queue });
+        // What is written again is in a list already, and two entries would count as two bodies.
+        if before == Some(false) {
+            self.fresh.push_back(Fresh { id, step, in_queue });
+        }
     }
 
     /// The payload of a step lies here.
@@ -299,11 +304,24 @@ impl Bodies {
             let list = if fresh.in_queue { &mut self.of_queues } else { &mut self.of_channels };
             list.push_back(fresh.id);
         }
-        // What was taken as fast as it came must not fill the lists.
+        // What was taken as fast as it came leaves at once.
         let run = |list: &VecDeque<BodyId>| list.iter().take_while(|id| self.get(**id).is_none()).count();
         let (of_queues, of_channels) = (run(&self.of_queues), run(&self.of_channels));
         self.of_queues.drain(..of_queues);
         self.of_channels.drain(..of_channels);
+        self.tidy_lists();
+    }
+
+    /// What was taken must not fill the lists, also where something that stays is in front of it. At least half of a list
+    /// goes when it is looked through, so that no message pays for more than two looks.
+    fn tidy_lists(&mut self) {
+        let resident = usize::try_from(self.resident_count).unwrap_or(usize::MAX);
+        let most = resident.saturating_mul(2).saturating_add(SLACK);
+        let mut lists = [&mut self.of_queues, &mut self.of_channels, &mut self.read_back].map(std::mem::take);
+        for list in lists.iter_mut().filter(|list| list.len() > most) {
+            list.retain(|id| self.get(*id).is_some());
+        }
+        [self.of_queues, self.of_channels, self.read_back] = lists;
     }
 
     /// Lets bytes leave memory until those there take no more than `budget`, as far as they may.
@@ -399,6 +417,12 @@ impl Bodies {
     #[must_use]
     pub(crate) const fn resident(&self) -> u64 {
         self.resident
+    }
+
+    /// How many ids the lists of what is in memory have.
+    #[cfg(test)]
+    pub(crate) fn listed(&self) -> usize {
+        self.of_queues.len() + self.of_channels.len() + self.read_back.len()
     }
 
     /// How many are in memory.

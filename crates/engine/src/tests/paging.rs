@@ -33,6 +33,48 @@ fn messages_on_disk_leave_memory_and_come_back_in_order() {
 }
 
 #[test]
+fn what_was_taken_is_in_no_list_though_something_old_stays() {
+    let mut broker = Broker::with(Broker::settings());
+    continue_with(
+        &mut broker,
+        "queue dead
+         queue q
+         channel log
+         channel c retention=interest
+         publish dead 0
+         publish log 0
+         consume A q credit=9000 presettled
+         consume B c credit=9000 presettled
+         publish q 1..3000
+         publish c 1..3000
+         stored q =
+         stored c =",
+    );
+    assert_eq!(broker.engine.bodies.resident_count(), 2);
+    assert!(broker.engine.bodies.listed() < 2_100, "{}", broker.engine.bodies.listed());
+    let mut broker = Broker::with(BrokerSettings { cache: 1_000_000, ..Broker::settings() });
+    continue_with(
+        &mut broker,
+        "queue q\n publish q 1..8000\n consume A q credit=9000 presettled\n stored q =",
+    );
+    assert!(broker.reads > 4_000, "most had left memory: {}", broker.reads);
+    assert!(broker.engine.bodies.listed() < 2_100, "{}", broker.engine.bodies.listed());
+}
+
+#[test]
+fn a_segment_that_is_cleared_again_and_again_fills_no_list() {
+    let mut broker = Broker::with(Broker::settings());
+    continue_with(&mut broker, "queue q\n publish q 1..50");
+    for _ in 0..50 {
+        let segments = broker.engine.live_segments().keys().copied().collect();
+        broker.engine.clear_segments(segments);
+        broker.run();
+    }
+    broker.check_digest();
+    assert_eq!(broker.engine.bodies.listed(), 50);
+}
+
+#[test]
 fn a_selective_consumer_reads_what_it_must_and_no_more_than_it_may_have() {
     check(
         "queue q
