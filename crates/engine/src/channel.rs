@@ -236,9 +236,25 @@ impl Engine {
         if self.readers.get(key).is_none_or(|reader| matches!(reader.who, Who::Join(_))) {
             return false;
         }
+        self.forget_passed(key);
         let more = self.feed_some(key);
         self.list_need(key);
         more
+    }
+
+    /// What a consumer's own filter passed over and has left the channel since waits for no other consumer (EX-6).
+    fn forget_passed(&mut self, key: ReaderKey) {
+        let first = |reader: &Reader| Some((reader.store, reader.passed.iter().next()?.0));
+        while let Some((store, passed)) = self.readers.get(key).and_then(first) {
+            let Some(store) = self.store(store) else { return };
+            let stored = store.log.first_from(passed).map_or(EventId::MAX, |entry| entry.event.id);
+            if stored == passed {
+                return;
+            }
+            if let Some(reader) = self.readers.get_mut(key) {
+                reader.passed.trim_below(stored);
+            }
+        }
     }
 
     fn feed_some(&mut self, key: ReaderKey) -> bool {
@@ -256,6 +272,7 @@ impl Engine {
             let taker = self.readers.get(key).and_then(|reader| reader.taker);
             match (next, taker) {
                 (Next::Looked, _) => {}
+                (Next::Gone(id), _) => self.finish_for_reader(key, &[(u64::MAX, id)]),
                 (Next::New(id) | Next::Again(id), Some(taker)) if self.has_window(taker) => {
                     let store = self.takers.get(taker).map(|taker| taker.store);
                     if store.is_some_and(|store| !self.is_at_hand(store, id, Task::Feed(key))) {
@@ -304,6 +321,7 @@ impl Engine {
         let unseen = found.filter(|&id| returned.is_none_or(|(first, _)| id < first));
         let Some(id) = unseen else {
             return match returned {
+                Some((id, _)) if !self.is_stored(reader.store, id) => Next::Gone(id),
                 // Order goes before progress: newer events wait for the delayed one (AK-7).
                 Some((_, due)) if due > self.now.mono => Next::Wait(due),
                 Some((id, _)) => Next::Again(id),
@@ -325,6 +343,11 @@ impl Engine {
         if wanted { Next::New(id) } else { Next::Looked }
     }
 
+    /// Whether an event is still in its store.
+    fn is_stored(&self, store: StoreKey, id: EventId) -> bool {
+        self.store(store).is_some_and(|store| store.log.get(id).is_some())
+    }
+
     /// The next offered event that a reader behind has not looked at.
     fn next_unseen(&self, reader: &Reader) -> Option<EventId> {
         let Position::Behind(at) = reader.position else { return None };
@@ -342,7 +365,7 @@ impl Engine {
         {
             reader.position = Position::Behind(id + 1);
         }
-        if self.store(store).is_none_or(|s| s.log.get(id).is_none()) {
+        if !self.is_stored(store, id) {
             self.finish_for_reader(key, &[(u64::MAX, id)]);
         } else if self.is_lost(store, id) {
             self.dead_letter_from_reader(key, id, Code::MessageDamaged, DAMAGED);
@@ -483,6 +506,8 @@ enum Next {
     New(EventId),
     /// An event that came back.
     Again(EventId),
+    /// An event that came back and has left the channel since: nobody is to have it, so it must hold nothing (EX-6).
+    Gone(EventId),
     /// An event that came back and waits for its redelivery delay, until this monotonic time in milliseconds.
     Wait(u64),
     /// An event that it does not want; the reader is past it.

@@ -448,6 +448,70 @@ fn a_selector_does_not_pin_what_it_does_not_want() {
 }
 
 #[test]
+fn what_came_back_and_left_the_channel_pins_nothing() {
+    let script = |leaves: &str| {
+        format!(
+            "channel c retention=interest
+             consume A c durable=S selector=\"k = 1\" conn=X
+             object c::o selector=\"k = 1\" redelivery_delay=5000000
+             consume B c::o
+             publish c 1{{k=1,ttl=50}} 2{{k=2}}
+             got A = 1
+             got B = 1
+             cut X
+             cut B
+             stored c = 1 2
+             {leaves}
+             stored c =
+             publish c 3..5{{k=2}}
+             stored c =
+             view c::o backlog=0 last_event_id=5
+             crash
+             stored c =
+             view c::o backlog=0 last_event_id=5
+             consume A c durable=S selector=\"k = 1\" conn=X
+             publish c 6{{k=1}}
+             got A = 6"
+        )
+    };
+    check(&script("wait 100"));
+    check(&script("purge c 1..1"));
+    // With its consumer gone after the event.
+    check(
+        "channel c retention=interest
+         object c::o selector=\"k = 1\"
+         consume A c::o
+         publish c 1{k=1,ttl=50} 2{k=2}
+         got A = 1
+         wait 100
+         stored c = 2
+         cut A
+         stored c =
+         publish c 3{k=2}
+         stored c =",
+    );
+    // What the filter of its consumer passed over.
+    check(
+        "channel c retention=interest
+         object c::o ack_policy=individual
+         consume A c::o selector=\"k = 2\"
+         publish c 1..3{k=1} 4{k=2} 5{k=1}
+         got A = 4
+         ack A 4
+         stored c = 1..5
+         purge c 1..3
+         stored c = 5
+         purge c 5..5
+         publish c 6{k=2}
+         got A = 6
+         ack A 6
+         stored c =
+         view c::o backlog=0 last_event_id=6",
+    );
+    proves("EX-6");
+}
+
+#[test]
 fn objects_are_purged_by_range_and_filter() {
     check(
         "channel c retention=interest
