@@ -8,9 +8,9 @@ use crate::message_ids::Seen;
 use crate::ready::{PRIORITIES, Ready};
 use crate::store::{Arrival, Kind, Store, taken_origin};
 use crate::view::View;
-use postroad_model::id::{BodyId, EventId, StoreKey, WallMs};
+use postroad_model::id::{BodyId, EventId, Origin, StoreKey, WallMs};
 use postroad_model::settings::PublisherDedupe;
-use postroad_record::{Extra, IdRange, PagedEvent, StoredEvent};
+use postroad_record::{IdRange, PagedEvent, StoredEvent};
 use postroad_selector::{Properties, Value};
 
 impl Engine {
@@ -25,6 +25,9 @@ impl Engine {
         if durable {
             store.last_after = store.last_after.max(under_way);
             store.durable_next = store.durable_next.max(id.saturating_add(1));
+        }
+        if let Some(origin) = origin_of(&event) {
+            store.origins.take(origin, event.arrived, &store.dedupe());
         }
         store.index(&event, durable);
         let after = store.last_after;
@@ -53,6 +56,7 @@ impl Engine {
             store.durable_next = store.durable_next.max(behind);
         }
         for PagedEvent { event, .. } in &events {
+            store.take_back_origin(event);
             store.index(event, true);
         }
     }
@@ -72,9 +76,8 @@ impl Engine {
         store.held_bytes += size;
         store.next_id = store.next_id.max(event.id.saturating_add(1));
         store.durable_next = store.durable_next.max(event.id.saturating_add(1));
-        if let Some(extra) = &event.extra {
-            remember_extra(store, &event, extra, durable);
-        }
+        store.take_back_origin(&event);
+        store.remember_id_of(&event, durable);
         let entry =
             Entry { event, on_disk: durable, after: Step(0), failed: 0, counted: 0, hold: Hold::Ready };
         store.spool.insert(entry.event.id, entry);
@@ -241,11 +244,9 @@ impl Engine {
 impl Store {
     /// Puts a stored event into the indexes.
     fn index(&mut self, event: &StoredEvent, durable: bool) {
-        if let Some(extra) = &event.extra {
-            remember_extra(self, event, extra, durable);
-            if let (Some(origin), false) = (taken_origin(extra), self.is_queue()) {
-                self.copies.note(origin, event.id);
-            }
+        self.remember_id_of(event, durable);
+        if let (Some(origin), false) = (origin_of(event), self.is_queue()) {
+            self.copies.note(origin, event.id);
         }
         let leaves = self.leaves_at(event);
         if leaves != 0 {
@@ -272,10 +273,20 @@ impl Store {
         }
     }
 
-    /// Remembers the message-id of a message that waits for its time: it has no event id yet.
-    pub(crate) fn remember_scheduled(&mut self, event: &StoredEvent, durable: bool) {
-        if let Some(extra) = &event.extra {
-            remember_extra(self, event, extra, durable);
+    /// Remembers where an event came from that a checkpoint kept.
+    fn take_back_origin(&mut self, event: &StoredEvent) {
+        if let Some(origin) = origin_of(event) {
+            self.origins.take_back(origin, event.arrived, &self.dedupe());
+        }
+    }
+
+    /// Remembers the message-id of an event, or of a message that waits for its time and has no event id yet.
+    pub(crate) fn remember_id_of(&mut self, event: &StoredEvent, durable: bool) {
+        let message_id = event.extra.as_ref().and_then(|extra| extra.message_id.as_deref());
+        if let Some(message_id) = message_id
+            && self.publisher_dedupe() == PublisherDedupe::MessageId
+        {
+            self.remember_message_id(message_id, event.id, event.arrived, durable);
         }
     }
 
@@ -286,17 +297,9 @@ impl Store {
     }
 }
 
-/// What an event's extra facts add to the memory of its store.
-fn remember_extra(store: &mut Store, event: &StoredEvent, extra: &Extra, durable: bool) {
-    if let Some(origin) = taken_origin(extra) {
-        let window = store.dedupe();
-        store.origins.take(origin, event.arrived, &window);
-    }
-    if let Some(message_id) = &extra.message_id
-        && store.publisher_dedupe() == PublisherDedupe::MessageId
-    {
-        store.remember_message_id(message_id, event.id, event.arrived, durable);
-    }
+/// The origin that a store takes with an event.
+fn origin_of(event: &StoredEvent) -> Option<Origin> {
+    taken_origin(event.extra.as_ref()?)
 }
 
 /// The value of a publish key as text that is equal exactly for equal values.

@@ -45,6 +45,14 @@ impl Origins {
         taken.forget(at, window);
     }
 
+    /// Remembers an event that a checkpoint kept. What that checkpoint knew of its origin holds: a block that was forgotten
+    /// stays so, or nothing else in it could be told from what is new.
+    pub(crate) fn take_back(&mut self, origin: Origin, at: WallMs, window: &DedupeSettings) {
+        if self.judge(origin) == Verdict::New {
+            self.take(origin, at, window);
+        }
+    }
+
     /// Remembers what a checkpoint knows of an origin store.
     pub(crate) fn restore(&mut self, store: StoreUid, known: KnownOrigins) {
         let mut taken =
@@ -71,7 +79,7 @@ struct Taken {
     full: RangeSet,
     blocks: BTreeMap<u64, Block>,
     newest: EventId,
-    /// Ids at or below this one can't be judged, unless they are in a kept block.
+    /// Ids at or below this one can't be judged, unless they are known.
     forgotten_below: EventId,
 }
 
@@ -96,9 +104,9 @@ impl Taken {
         }
         match self.blocks.get(&number) {
             Some(block) if block.ids.contains(offset(id)) => Verdict::Duplicate,
-            Some(_) => Verdict::New,
-            None if id <= self.forgotten_below => Verdict::Undecidable,
-            None => Verdict::New,
+            // The block may be there for what was taken since, late or from an older checkpoint.
+            _ if id <= self.forgotten_below => Verdict::Undecidable,
+            _ => Verdict::New,
         }
     }
 
@@ -246,12 +254,17 @@ mod tests {
         assert_eq!(origins.judge(at(5)), Verdict::Undecidable);
         assert_eq!(origins.judge(at(2 * BLOCK)), Verdict::New);
         assert_eq!(origins.judge(at(3 * BLOCK)), Verdict::Duplicate);
+        origins.take_back(at(5), 0, &window);
+        assert_eq!(origins.judge(at(5)), Verdict::Undecidable, "it stays forgotten");
+        origins.take(at(5), 200, &window);
+        assert_eq!(origins.judge(at(5)), Verdict::Duplicate, "it was taken late");
+        assert_eq!(origins.judge(at(6)), Verdict::Undecidable, "its neighbours are not known again");
         postroad_testkit::proves("DUP-6");
     }
 
     proptest! {
         #[test]
-        fn remembers_exactly_what_was_taken(ids in prop::collection::vec(0u64..200_000, 1..300)) {
+        fn remembers_exactly_what_was_taken(ids in prop::collection::vec(1u64..200_000, 1..300)) {
             let (mut origins, mut model) = (Origins::default(), BTreeSet::new());
             for id in ids {
                 let expected = if model.contains(&id) { Verdict::Duplicate } else { Verdict::New };
@@ -263,7 +276,7 @@ mod tests {
             for (uid, known) in origins.known() {
                 restored.restore(uid, known);
             }
-            for id in (0..200_000).step_by(331).chain(model.iter().copied()) {
+            for id in (1..200_000).step_by(331).chain(model.iter().copied()) {
                 prop_assert_eq!(restored.judge(at(id)), origins.judge(at(id)));
             }
         }

@@ -325,7 +325,7 @@ impl Engine {
             // The answer to a repetition must not overtake the one to this.
             store.last_after = store.last_after.max(under_way);
         }
-        store.remember_scheduled(&event, durable);
+        store.remember_id_of(&event, durable);
         let at = look_at(due, &event);
         store.schedule.insert(number, Scheduled { due, event, on_disk: durable, at });
         self.scheduled += 1;

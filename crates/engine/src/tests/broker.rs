@@ -181,18 +181,28 @@ impl Broker {
         engine.digest(&mut |wanted| Some(body_at(&self.synced, wanted.place, wanted.length)))
     }
 
-    /// Ends every connection, syncs, and starts again with the proof that nothing else wrote to the folder.
-    pub(super) fn restart_clean(&mut self) {
+    /// Ends every connection, syncs, and starts again with the proof that nothing else wrote to the folder: from the whole
+    /// journal, or from a checkpoint alone.
+    pub(super) fn restart_clean(&mut self, from_checkpoint: bool) {
         for conn in std::mem::take(&mut self.clients).into_values() {
             self.handle(Command::Disconnect { conn: ConnId(conn) });
         }
         self.check_digest();
-        self.start(true);
+        if !from_checkpoint {
+            return self.start(true);
+        }
+        let mut snapshot = Vec::new();
+        self.engine.snapshot(&mut |piece| snapshot.push(piece.to_vec()));
+        self.start_with(replayed(&self.settings, &snapshot, [self.starts + 1; 16], true));
     }
 
     fn start(&mut self, continues: bool) {
+        self.start_with(replayed(&self.settings, &self.synced, [self.starts + 1; 16], continues));
+    }
+
+    fn start_with(&mut self, engine: Engine) {
         self.starts += 1;
-        self.engine = replayed(&self.settings, &self.synced, [self.starts; 16], continues);
+        self.engine = engine;
         self.unsynced.clear();
         self.held.clear();
         self.durable = Step(0);

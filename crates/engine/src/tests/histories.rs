@@ -150,7 +150,7 @@ pub(super) fn play(broker: &mut Broker, op: &Op, number: usize) {
         Op::Sync(0) => broker.sync(),
         Op::Sync(steps) => broker.sync_some(*steps),
         Op::Crash => broker.crash(),
-        Op::Restart => broker.restart_clean(),
+        Op::Restart => broker.restart_clean(false),
     }
 }
 

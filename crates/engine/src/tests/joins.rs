@@ -358,6 +358,40 @@ fn what_can_not_be_judged_is_set_aside() {
 }
 
 #[test]
+fn what_was_forgotten_stays_so_over_a_restart() {
+    for restart in ["", "restart", "restart checkpoint"] {
+        let script = format!(
+            "channel a
+             queue d dead_event_store=grave dedupe={{\"min_ids\":1000,\"min_age\":1000}}
+             channel grave
+             join a->d
+             consume A d
+             publish a 1..5 m{{mem}}
+             ack A 1 2 4 5 m
+             restart         # the next id is above 65,536
+             publish a 6{{mem}}
+             wait 2000
+             publish a 7
+             restart
+             publish a 8{{mem}}
+             wait 2000
+             publish a 9     # now the block of the first ones is forgotten, while 3 is still there
+             consume B d
+             ack B 7 8 9
+             cut B
+             stored d = 3
+             {restart}
+             join a->d name=late->d via=other start=all
+             stored d = 3
+             stored grave = 1..5
+             view d undecidable_total=5"
+        );
+        check(&script);
+    }
+    proves("DUP-7");
+}
+
+#[test]
 fn joins_are_checked_when_they_are_made() {
     check(
         "queue q

@@ -130,7 +130,7 @@ fn do_deed(broker: &mut Broker, net: &Net, deed: &Deed, sent: &mut Vec<Sent>) {
             if matches!(deed, Deed::Crash) {
                 broker.crash();
             } else {
-                broker.restart_clean();
+                broker.restart_clean(false);
             }
             // What was not confirmed before never will be: its producer is gone.
             sent.iter_mut().for_each(|message| message.producer = String::new());

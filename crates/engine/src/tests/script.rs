@@ -17,7 +17,7 @@
 //! view c depth=3   view c::d backlog=2   view a->b state=running     fields of the operators' view
 //! purge c [1..3] [filter="..."]           purge c::d ...             delete c [cascade] [force], c::d, a->b [drain]
 //! pause a->b       resume a->b            alter a->b filter="..."
-//! sync off|on|N    crash    restart       wait MS     disk full|free
+//! sync off|on|N    crash    restart [checkpoint]       wait MS     disk full|free
 //! LINE => CODE                            the line must be refused with this code
 //! ```
 //!
@@ -135,7 +135,7 @@ fn happen(broker: &mut Broker, verb: &str, rest: &[&str], at: &str) {
             steps => broker.sync_some(steps.parse().unwrap()),
         },
         "crash" => broker.crash(),
-        "restart" => broker.restart_clean(),
+        "restart" => broker.restart_clean(first == "checkpoint"),
         "wait" => broker.wait(first.parse().unwrap()),
         "disk" => {
             broker.engine.set_disk_full(first == "full");
