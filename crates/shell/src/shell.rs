@@ -204,6 +204,9 @@ impl<R> Shell<R> {
     /// # Errors
     /// If the journal knows of no such checkpoint.
     pub fn checkpointed(&mut self, checkpoint: Checkpoint) -> Result<usize, FreeError> {
+        // This may come before the news that its last frame is durable, which another thread brings. Messages that were moved
+        // before it would then seem to lie where they were, and the segment where they are would be freed.
+        self.became_durable(checkpoint.last);
         let freed = self.log.checkpointed(checkpoint, self.engine.engine().live_segments())?;
         let sparse = self.log.sparse(self.engine.engine().live_segments());
         self.engine.clear_segments(&sparse);

@@ -73,6 +73,10 @@ pub struct Broker {
     batches: VecDeque<Batch>,
     /// The last frame that is written, if it is not synced.
     written: Option<Lsn>,
+    /// The last frame that is synced.
+    synced: Lsn,
+    /// The shell was not told what is synced.
+    is_untold: bool,
     /// What is durable in truth, whatever the shell was told.
     durable: Step,
     /// What the shell was told to be durable, with the frame that it must be synced up to.
@@ -128,6 +132,8 @@ impl Broker {
             inbox: VecDeque::new(),
             batches: VecDeque::new(),
             written: None,
+            synced: Lsn(0),
+            is_untold: false,
             durable: Step(0),
             told: VecDeque::new(),
             ready: Vec::new(),
@@ -254,7 +260,8 @@ impl Broker {
                 self.load(random.range(1, 4));
                 Ok(true)
             }
-            1 if self.written.is_some() => self.sync().map(|()| true),
+            1 if self.written.is_some() => self.sync_untold().map(|()| true),
+            2 if self.is_untold => self.tell_synced().map(|()| true),
             _ => self.keep(),
         }
     }
@@ -267,7 +274,7 @@ impl Broker {
         loop {
             while self.keep()? {}
             self.load(u64::MAX);
-            if self.batches.is_empty() && self.written.is_none() {
+            if self.batches.is_empty() && self.written.is_none() && !self.is_untold {
                 // As the writer does when it has had nothing to do for a while, also after a start.
                 self.writer.mark_tail()?;
                 return Ok(());
@@ -297,13 +304,23 @@ impl Broker {
         Ok(())
     }
 
+    /// Syncs what is written, and tells it at once.
     fn sync(&mut self) -> Result<(), ShellError> {
-        let lsn = self.writer.sync()?;
+        self.sync_untold()?;
+        self.tell_synced()
+    }
+
+    /// Syncs what is written. The shell hears of it later, perhaps after the keeper has worked on from there.
+    fn sync_untold(&mut self) -> Result<(), ShellError> {
+        self.synced = self.writer.sync()?;
+        self.is_untold = true;
         self.written = None;
-        self.tell_durable(lsn);
-        while let Some((_, step)) = self.told.pop_front_if(|(needs, _)| *needs <= lsn) {
-            self.durable = step;
-        }
+        Ok(())
+    }
+
+    fn tell_synced(&mut self) -> Result<(), ShellError> {
+        self.is_untold = false;
+        self.tell_durable(self.synced);
         if self.batches.is_empty() {
             self.writer.mark_tail()?;
         }
@@ -312,8 +329,16 @@ impl Broker {
 
     fn tell_durable(&mut self, lsn: Lsn) {
         self.shell.became_durable(lsn);
-        self.told.push_back((lsn, self.shell.durable()));
+        self.was_told(lsn);
         self.pass_on();
+    }
+
+    /// Notes what the shell holds for durable since it was told so of the frames up to this one, and what of that is true.
+    fn was_told(&mut self, lsn: Lsn) {
+        self.told.push_back((lsn, self.shell.durable()));
+        while let Some((_, step)) = self.told.pop_front_if(|(needs, _)| *needs <= self.synced) {
+            self.durable = step;
+        }
     }
 
     /// One piece of the keeper's work, and what the writing threads tell of it.
@@ -333,6 +358,7 @@ impl Broker {
             Work::Checkpointed(checkpoint) => {
                 let freed = self.shell.checkpointed(checkpoint);
                 freed.expect("the journal has just said that this checkpoint is complete");
+                self.was_told(checkpoint.last);
             }
         }
         self.pass_on();
