@@ -154,6 +154,8 @@ pub enum Flaw {
     },
     /// The segment where recovery has to start is missing.
     StartMissing(SegmentNumber),
+    /// A segment is missing in which something lies that is still needed.
+    SegmentMissing(SegmentNumber),
     /// The newest segment of the log is missing, or no longer holds anything: frames in it were synced.
     NewestMissing(SegmentNumber),
     /// The control file is missing, or none of its copies is sound.
@@ -181,6 +183,7 @@ impl fmt::Display for Flaw {
                 write!(f, "the file has {found} bytes, and had {stated} when the segment was made")
             }
             Self::StartMissing(number) => write!(f, "recovery starts in {number}, which is missing"),
+            Self::SegmentMissing(number) => write!(f, "{number} holds what is still needed, and is missing"),
             Self::NewestMissing(number) => {
                 write!(f, "{number} holds what was written last, and its file is missing or was emptied")
             }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::control::io_error;
 use crate::disk::{Disk, FolderLock};
 use crate::error::{Damage, Error, Flaw, Operation};
-use crate::ids::JournalId;
+use crate::frame::Mask;
+use crate::ids::{JournalId, SegmentNumber};
+use crate::scan::find_mark_in_file;
 use crate::segment::{FORMAT, HEADER_BLOCK, HeaderState, SegmentHeader, file_number};
 use crate::segments::{Segment, SegmentFile};
 
@@ -34,6 +36,24 @@ impl Folder {
         }
         folder.used.sort_by_key(|segment| segment.number);
         Ok(folder)
+    }
+
+    /// The damage that a segment is missing: that of the file which is it, as its marks say, if its header alone is damaged.
+    pub(crate) fn missing(
+        &self,
+        disk: &dyn Disk,
+        mask: Mask,
+        number: SegmentNumber,
+        flaw: Flaw,
+    ) -> Result<Damage, Error> {
+        for file in &self.unreadable {
+            let location = disk.location(&file.name);
+            let found = find_mark_in_file(file, mask, |mark| mark.generation == number);
+            if found.map_err(|source| io_error(&location, Operation::Read, source))?.is_some() {
+                return Ok(Damage { file: location, offset: 0, flaw: Flaw::SegmentHeader });
+            }
+        }
+        Ok(Damage { file: disk.location(""), offset: 0, flaw })
     }
 
     fn add(&mut self, disk: &dyn Disk, id: JournalId, name: String) -> Result<(), Error> {

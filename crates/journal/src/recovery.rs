@@ -1,6 +1,6 @@
 //! Opening a journal: what of it survived, as a stream, and then the parts to go on with (journal-format.md, "Recovery").
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::batch_writer::BatchWriter;
@@ -136,7 +136,7 @@ impl Recovery {
             && ahead.front().is_none_or(|segment| segment.number != start.segment)
         {
             let flaw = Flaw::StartMissing(start.segment);
-            return Err(Damage { file: disk.location(""), offset: 0, flaw }.into());
+            return Err(folder.missing(disk.as_ref(), Mask::of(id), start.segment, flaw)?.into());
         }
         let expected = start.and(ahead.front()).map_or(Lsn(1), |segment| segment.first);
         Ok(Self {
@@ -357,6 +357,19 @@ impl Recovery {
 
     fn error_in(&self, file: &SegmentFile, source: std::io::Error) -> Error {
         io_error(&self.disk.location(&file.name), Operation::Read, source)
+    }
+
+    /// `Err` if a segment is missing in which something lies that is still needed. For when every frame was read: of what lies
+    /// before the last checkpoint the owner alone knows what was freed.
+    ///
+    /// # Errors
+    /// [`Error::Damage`], or [`Error::Io`] if a file can't be read.
+    pub fn require(&self, needed: impl IntoIterator<Item = SegmentNumber>) -> Result<(), Error> {
+        let read = self.behind.iter().map(|(segment, _)| segment);
+        let there: BTreeSet<_> = self.folder.used.iter().chain(read).map(|segment| segment.number).collect();
+        let Some(missing) = needed.into_iter().find(|number| !there.contains(number)) else { return Ok(()) };
+        let flaw = Flaw::SegmentMissing(missing);
+        Err(self.folder.missing(self.disk.as_ref(), self.mask, missing, flaw)?.into())
     }
 
     /// Reads what was not read yet, makes what survived durable, clears away what was cut off, and begins a new life.

@@ -25,6 +25,9 @@ pub struct Report {
     pub spare: usize,
     /// How many segments lie wholly behind a torn tail; the next start makes them spare.
     pub cut_off: usize,
+    /// Files whose header can't be read: a crash cut a write of it short, or it is damaged. Whether what lies there is still needed
+    /// is not known before everything is replayed.
+    pub unreadable: Vec<String>,
     /// The last frame; 0 if there is none.
     pub last: Lsn,
     /// Whether the log ends with a clean stop.
@@ -81,7 +84,7 @@ pub fn verify(disk: &dyn Disk) -> Result<Report, Error> {
         damage: folder.resized.clone(),
     };
     check.collect_proofs(&folder)?;
-    check.check_start(&folder.used);
+    check.check_start(&folder)?;
     let mut segments = Vec::with_capacity(folder.used.len());
     for (index, segment) in folder.used.iter().enumerate() {
         if !check.has_ended {
@@ -95,6 +98,7 @@ pub fn verify(disk: &dyn Disk) -> Result<Report, Error> {
         cut_off: folder.used.len() - segments.len(),
         segments,
         spare: folder.spare.len(),
+        unreadable: check.unreadable.into_iter().map(|unreadable| unreadable.file).collect(),
         last: check.last,
         clean_stop: check.clean_stop,
         damage: check.damage,
@@ -161,8 +165,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn check_start(&mut self, used: &[Arc<Segment>]) {
-        let expected = Lsn(1);
+    fn check_start(&mut self, folder: &Folder) -> Result<(), Error> {
+        let (expected, used) = (Lsn(1), &folder.used);
         let first = used.first().map(|segment| (segment.first, self.disk.location(&segment.file.name)));
         match first {
             None if self.synced >= expected => {
@@ -181,8 +185,9 @@ impl Check<'_> {
             && !used.iter().any(|segment| segment.number == start.segment)
         {
             let flaw = Flaw::StartMissing(start.segment);
-            self.damage.push(Damage { file: self.disk.location(""), offset: 0, flaw });
+            self.damage.push(folder.missing(self.disk, self.mask, start.segment, flaw)?);
         }
+        Ok(())
     }
 
     /// The log reaches the newest segment that the control file names: it does not end in `read`, the segments before.

@@ -4,7 +4,8 @@ use crate::driven::Driven;
 use crate::log::{KIND_CHECKPOINT, KIND_CHECKPOINT_BEGIN, KIND_STEP, place_of};
 use crate::shell::Shell;
 use postroad_journal::{
-    BatchWriter, Disk, Error, FreeError, JournalId, Keeper, Lsn, Options, Reader, Recovered, Recovery, Stop,
+    BatchWriter, Disk, Error, FreeError, JournalId, Keeper, Lsn, Options, Reader, Recovered, Recovery,
+    SegmentNumber, Stop,
 };
 use postroad_model::settings::BrokerSettings;
 use std::sync::Arc;
@@ -132,6 +133,8 @@ pub fn open<R>(
         }
         see(Frame { lsn, used, payload: frame.payload });
     }
+    // Before anything is cleared away: a segment whose header is damaged looks like a file that was never used.
+    recovery.require(engine.engine().live_segments().keys().copied().map(SegmentNumber))?;
     let opened = recovery.finish()?;
     engine.found(matches!(opened.recovered.stop, Stop::Clean | Stop::New), &setup.broker);
     let shell = Shell::new(engine, opened.journal, read, setup.checkpoint_every);

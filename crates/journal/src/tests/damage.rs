@@ -6,7 +6,10 @@ use super::owner::{Model, Owner, Random};
 use super::{commit, open};
 use crate::frame::{FRAME_HEADER, MARK_SIZE, frame_size};
 use crate::segment::{HEADER_BLOCK, HEADER_SIZE};
-use crate::{Damage, Disk, Error, Flaw, Lsn, MemDisk, Recovery, SegmentNumber, Work, verify};
+use crate::{
+    Checkpoint, Damage, Disk, Error, Flaw, Lsn, MemDisk, Options, Recovery, SegmentNumber, Work, verify,
+};
+use std::sync::Arc;
 
 /// Damage that opening reports; panics if it reports none.
 fn damage_of(disk: &MemDisk) -> Damage {
@@ -189,6 +192,36 @@ fn a_missing_segment_is_a_gap() {
         matches!(damage.flaw, Flaw::Frame { expected } | Flaw::Gap { expected, .. } if expected == missing.first)
     );
     assert!(last.len() == 10 && verify(&disk).unwrap().damage.len() == 1);
+}
+
+/// Before the last checkpoint segments may be missing, because they were freed: the owner says which ones it still needs.
+#[test]
+fn a_segment_before_the_start_that_is_still_needed() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    let frames: Vec<_> = (0..10).flat_map(|_| commit(&mut opened, &[&[1; 4000]])).collect();
+    let first = *frames.last().unwrap();
+    opened.journal.complete_checkpoint(Checkpoint { first, last: first.lsn });
+    while opened.keeper.work().unwrap() != Work::Nothing {}
+    let kept = opened.journal.segments()[1].clone();
+    drop(opened);
+    let name = kept.file.trim_start_matches("memory/");
+    let require = |disk: &MemDisk, number| {
+        let mut recovery = Recovery::open(Arc::new(disk.clone()), Options::small(), super::ID).unwrap();
+        while recovery.next_frame().unwrap().is_some() {}
+        recovery.require([number])
+    };
+    assert!(require(&disk.kill(), kept.number).is_ok());
+    let disk = disk.kill();
+    disk.flip_bit(name, 20, 0);
+    let Err(Error::Damage(damage)) = require(&disk, kept.number) else { panic!() };
+    assert_eq!(damage, Damage { file: kept.file.clone(), offset: 0, flaw: Flaw::SegmentHeader });
+    assert_eq!(verify(&disk).unwrap().unreadable, [kept.file.clone()]);
+    let disk = disk.kill();
+    crate::Disk::remove(&disk, name).unwrap();
+    let Err(Error::Damage(damage)) = require(&disk, kept.number) else { panic!() };
+    assert_eq!((damage.file.as_str(), damage.flaw), ("memory/", Flaw::SegmentMissing(kept.number)));
+    assert!(require(&disk.kill(), first.location.segment).is_ok());
 }
 
 /// The last segment has the only marks that tell of its frames, so the control file tells of it.

@@ -74,6 +74,11 @@ impl Verify {
         } else {
             print::table(COLUMNS, &segments, "no segments")?;
             print::line(&summary(&report))?;
+            for file in &report.unreadable {
+                print::line(&format!(
+                    "the header of {file} can't be read: a crash cut a write short, or it is damaged; a start of the broker tells"
+                ))?;
+            }
         }
         if report.damage.is_empty() {
             return Ok(());
@@ -130,7 +135,7 @@ fn whole(report: &Report, segments: &[Value]) -> Value {
             json!({ "segment": segment.to_string().trim_start_matches("segment "), "lsn": lsn.0 })
         }),
         "last": report.last.0, "clean_stop": report.clean_stop, "spare_files": report.spare,
-        "cut_off_segments": report.cut_off, "segments": segments,
+        "unreadable_files": report.unreadable, "cut_off_segments": report.cut_off, "segments": segments,
         "damage": report.damage.iter().map(place).collect::<Vec<_>>(),
     })
 }

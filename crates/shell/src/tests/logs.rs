@@ -2,7 +2,7 @@
 
 use super::Broker;
 use crate::{StopMark, Use};
-use postroad_journal::{MemDisk, Stop};
+use postroad_journal::{Disk, MemDisk, Stop};
 use postroad_record::Record;
 
 /// A broker whose queue holds `count` messages of `size` bytes, all durable.
@@ -45,6 +45,46 @@ fn a_start_begins_at_the_last_whole_checkpoint() {
     let mut broker = Broker::start(&disk.crash(5), u64::MAX);
     assert_eq!(broker.frames.first(), Some(&Use::Checkpoint));
     assert_eq!(broker.depth(), 5);
+}
+
+/// Of a segment before the last checkpoint the journal does not know whether it is needed; whoever replays it does.
+#[test]
+fn a_segment_with_messages_must_be_there() {
+    let disk = MemDisk::new();
+    drop(with_messages(&disk, 1, 20, 4_000));
+    let segments: Vec<String> =
+        disk.list().unwrap().into_iter().filter(|name| name.ends_with(".seg")).collect();
+    let mut refused = 0;
+    for name in &segments {
+        let disk = disk.copy();
+        disk.flip_bit(name, 20, 0);
+        match Broker::try_start(&disk, u64::MAX) {
+            Ok(mut broker) => assert_eq!(broker.depth(), 20),
+            Err(error) => {
+                assert!(error.to_string().contains(name.as_str()), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 5, "{refused} of {segments:?}");
+}
+
+/// The keeper may tell of a checkpoint before the writer tells what is durable.
+#[test]
+fn a_checkpoint_tells_that_what_is_before_it_is_durable() {
+    let mut broker = with_messages(&MemDisk::new(), 1, 3, 1_000);
+    let (_, producer) = broker.producer(2, "q");
+    let made = broker.shell.checkpoints();
+    while broker.shell.checkpoints() == made {
+        broker.settle();
+        broker.publish(producer, 1, 1_000);
+        broker.turn();
+    }
+    let before = broker.shell.durable();
+    broker.sync_quietly();
+    assert_eq!(broker.shell.durable(), before);
+    while broker.keep() {}
+    assert!(broker.shell.durable() > before);
 }
 
 /// What is free is used again soon, so that a journal through which much passes makes few segments.

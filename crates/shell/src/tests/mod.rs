@@ -3,7 +3,7 @@
 mod effects;
 mod logs;
 
-use crate::{ConnIds, Opened, Setup, Shell, Use, open, read_messages};
+use crate::{ConnIds, OpenError, Opened, Setup, Shell, Use, open, read_messages};
 use postroad_engine::admin::{Page, Request, Response, Selection, StoreKind};
 use postroad_engine::{
     Client, Command, ConnId, Effect, LinkNo, Now, ProducerKey, ProducerTarget, Publication,
@@ -37,6 +37,14 @@ impl Broker {
     }
 
     fn start_with(disk: &MemDisk, checkpoint_every: u64, segment_size: u64) -> Self {
+        Self::open(disk, checkpoint_every, segment_size).unwrap()
+    }
+
+    fn try_start(disk: &MemDisk, checkpoint_every: u64) -> Result<Self, OpenError> {
+        Self::open(disk, checkpoint_every, Options::small().segment_size)
+    }
+
+    fn open(disk: &MemDisk, checkpoint_every: u64, segment_size: u64) -> Result<Self, OpenError> {
         let setup = Setup {
             broker: BrokerSettings { name: "b".into(), ..BrokerSettings::default() },
             // A piece of a checkpoint may be larger than a megabyte by one message.
@@ -46,7 +54,7 @@ impl Broker {
             twin: Some(checkpoint_every),
         };
         let mut frames = Vec::new();
-        let opened = open(Arc::new(disk.clone()), setup, |frame| frames.push(frame.used)).unwrap();
+        let opened = open(Arc::new(disk.clone()), setup, |frame| frames.push(frame.used))?;
         let Opened { shell, writer, keeper, reader, recovered } = opened;
         let mut broker = Self {
             shell,
@@ -62,7 +70,7 @@ impl Broker {
         };
         broker.turn();
         broker.settle();
-        broker
+        Ok(broker)
     }
 
     /// A turn without anything that came in: what was handled before goes out as far as it may.
