@@ -281,10 +281,11 @@ impl Journal {
             .as_ref()
             .map_or(0, |current| current.segment.file.size.saturating_sub(current.end()));
         let table = self.segments.table();
-        if !table.ready.is_empty() {
-            Space::Ample
-        } else if table.full {
+        // The segments that are ready are of no use to a frame that wants a larger one: all others wait behind it.
+        if table.full && (table.ready.is_empty() || table.wanted.is_some()) {
             Space::Full { left }
+        } else if !table.ready.is_empty() {
+            Space::Ample
         } else {
             Space::Preparing { left }
         }

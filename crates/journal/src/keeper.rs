@@ -142,9 +142,7 @@ impl Keeper {
                 Ok(Work::Ready)
             }
             Err(error) if is_no_space(&error) => {
-                let mut table = self.segments.table();
-                table.full = true;
-                table.wanted = None;
+                self.segments.table().full = true;
                 Ok(Work::NoSpace)
             }
             Err(error) => self.segments.or_fail(&name, Operation::Create, Err(error)),

@@ -106,6 +106,29 @@ fn a_full_disk_ends_in_no_space_and_not_in_a_failure() {
     commit(&mut opened, &[b"goes on"]);
 }
 
+/// Segments that are ready are of no use to a frame that is larger than they are, and all others wait behind it.
+#[test]
+fn a_disk_without_room_for_a_large_frame_is_full() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    commit(&mut opened, &[b"small"]);
+    while opened.keeper.work().unwrap() != Work::Nothing {}
+    assert_eq!(opened.journal.space(), Space::Ample);
+    disk.set_capacity(Some(0));
+    let large = vec![1; 40 << 10];
+    let append = |opened: &mut crate::Opened| opened.journal.append(Label::kind(1), &[&large]);
+    assert!(matches!(append(&mut opened), Err(AppendError::NotReady { .. })));
+    assert_eq!(opened.keeper.work().unwrap(), Work::NoSpace);
+    assert!(matches!(opened.journal.space(), Space::Full { .. }));
+    assert!(matches!(append(&mut opened), Err(AppendError::NoSpace { .. })));
+    // It is tried again without being asked again, and so found when there is room.
+    assert_eq!(opened.keeper.work().unwrap(), Work::NoSpace);
+    disk.set_capacity(None);
+    assert_eq!(opened.keeper.work().unwrap(), Work::Ready);
+    assert_eq!(opened.journal.space(), Space::Ample);
+    assert!(append(&mut opened).is_ok());
+}
+
 #[test]
 fn a_segment_that_recovery_needs_is_not_freed() {
     let disk = MemDisk::new();
