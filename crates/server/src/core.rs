@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 const TASKS_PER_TURN: usize = 64;
 /// Milliseconds that clients have to say goodbye when the broker stops.
 const GOODBYE_MS: u64 = 1_000;
-/// Messages taken from the inbox at once.
+/// Messages taken from the inbox at once by a core that has waited.
 const INBOX: usize = 256;
 
 /// The way to a connection.
@@ -186,10 +186,9 @@ impl Core {
         while let Ok(event) = self.journal_events.try_recv() {
             self.journal_event(event)?;
         }
-        while inputs.len() < INBOX
-            && let Ok(input) = self.inbox.try_recv()
-        {
-            inputs.push(input);
+        // All that came while the last turn worked: else those who send could get further and further ahead.
+        for _ in 0..self.inbox.len() {
+            inputs.extend(self.inbox.try_recv().ok());
         }
         while let Ok(call) = self.admin.try_recv() {
             self.admin_call(call);
