@@ -253,11 +253,12 @@ async fn serve_amqp(bound: Vec<Bound>, connections: Arc<Connections>, shared: Sh
 
 async fn serve_http(bound: Vec<Bound>, handle: AdminHandle, info: ServerInfo, stop: watch::Receiver<bool>) {
     let mut servers = Vec::new();
+    let places = crate::http::Places::default();
     for Bound { address, socket, .. } in bound {
         let router = crate::http::router(handle.clone(), info.clone());
         let mut stop = stop.clone();
         let listener = match tokio::net::TcpListener::from_std(socket) {
-            Ok(listener) => listener,
+            Ok(listener) => places.limit(listener),
             Err(error) => {
                 tracing::error!(%address, %error, "the listener can't be served");
                 continue;

@@ -103,8 +103,8 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`] says why it could not start or had to end.
 pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
-    let config = configuration(options)?;
-    files::raise_limit(config.limits.max_connections.into());
+    let mut config = configuration(options)?;
+    config.limits.max_connections = files::raise_limit(config.limits.max_connections);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Thread)?;
     // Before anything is served: a signal that comes right after the start must not end the process unheard.
@@ -178,12 +178,20 @@ async fn watch(broker: &mut Broker, options: &ServeOptions, mut signals: Signals
             _ = signals.interrupt.recv() => return Ok(()),
             _ = signals.hangup.recv() => {}
         }
-        match configuration(options) {
-            Ok(config) => {
-                broker.redefine(&config).await;
+        let config = match configuration(options) {
+            Ok(config) => config,
+            Err(error) => {
+                tracing::error!(%error, "the configuration was not applied");
+                continue;
+            }
+        };
+        // On a full disk its answers may never come, and the broker must still hear that it is to stop.
+        tokio::select! {
+            () = broker.redefine(&config) => {
                 tracing::info!("the configuration's definitions were applied again");
             }
-            Err(error) => tracing::error!(%error, "the configuration was not applied"),
+            _ = signals.terminate.recv() => return Ok(()),
+            _ = signals.interrupt.recv() => return Ok(()),
         }
     }
 }

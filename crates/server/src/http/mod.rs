@@ -7,6 +7,7 @@
 //! A file per noun; `settings` reads bodies, `shapes` writes answers, `guard` keeps strangers out.
 
 mod body;
+mod connections;
 mod errors;
 mod events;
 mod guard;
@@ -21,6 +22,7 @@ mod shapes;
 mod status;
 mod stores;
 
+pub(crate) use connections::Places;
 pub use guard::{Access, LoginCheck};
 pub use handle::{AdminCall, AdminError, AdminHandle};
 
