@@ -345,12 +345,18 @@ impl Engine {
         Ok(())
     }
 
+    /// All records were read back: what nothing holds any more is forgotten, and [`Self::live_segments`] is right from here on.
+    pub fn replayed(&mut self) {
+        if std::mem::take(&mut self.bodies.replaying) {
+            self.bodies.sweep();
+        }
+    }
+
     /// All records were read back. `continues` says that this start is proved to continue a clean stop of the same
     /// data folder, so that the stores keep their identities (DUP-3).
     pub fn recovered(&mut self, continues: bool) {
+        self.replayed();
         self.replaying = false;
-        self.bodies.replaying = false;
-        self.bodies.sweep();
         for store in self.stores.iter_mut() {
             store.identity_proved = continues;
             store.next_id = store.next_id.max(store.reserved_below);

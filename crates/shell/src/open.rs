@@ -3,6 +3,7 @@
 use crate::driven::Driven;
 use crate::log::{KIND_CHECKPOINT, KIND_CHECKPOINT_BEGIN, KIND_STEP, place_of};
 use crate::shell::Shell;
+use postroad_engine::Engine;
 use postroad_journal::{
     BatchWriter, Disk, Error, FreeError, JournalId, Keeper, Lsn, Options, Reader, Recovered, Recovery,
     SegmentNumber, Stop,
@@ -133,6 +134,7 @@ pub fn open<R>(
         }
         see(Frame { lsn, used, payload: frame.payload });
     }
+    engine.each(Engine::replayed);
     // Before anything is cleared away: a segment whose header is damaged looks like a file that was never used.
     recovery.require(engine.engine().live_segments().keys().copied().map(SegmentNumber))?;
     let opened = recovery.finish()?;
