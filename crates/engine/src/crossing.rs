@@ -46,7 +46,7 @@ impl Engine {
         let mut reading = false;
         let mut stop = self.forward_reoffers(key, source, target, &mut left, &mut reading);
         let (mut dirty, mut more) = (false, true);
-        while left > 0 && stop.is_none() && !reading {
+        while left > 0 && stop.is_none() && !reading && !self.is_step_long() {
             let Some(Position::Behind(at)) = self.readers.get(reader).map(|r| r.position) else {
                 more = false;
                 break;
@@ -136,7 +136,7 @@ impl Engine {
         left: &mut u32,
         reading: &mut bool,
     ) -> Option<Stop> {
-        while *left > 0 {
+        while *left > 0 && !self.is_step_long() {
             let id = self.joins.get(&key).and_then(|join| join.reoffers.first().copied())?;
             // What the join has not passed comes by itself.
             let passed = id < self.join_position(key);
@@ -401,6 +401,9 @@ impl Engine {
         let (source, mut passed) = (join.source, join.passed);
         let (mut dirty, mut stop, mut more, mut reading) = (false, None, true, false);
         for _ in 0..batch {
+            if self.is_step_long() {
+                break;
+            }
             let Some(store) = self.store(source) else { break };
             let at = store.arrivals.partition_point(|arrival| arrival.number <= passed);
             let Some(arrival) = store.arrivals.get(at) else {

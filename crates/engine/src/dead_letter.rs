@@ -204,16 +204,19 @@ impl Engine {
         let Some(store) = self.store(key) else { return false };
         let waiting = store.queue().map_or(&store.unburied, |queue| &queue.blocked);
         let ids: Vec<EventId> = waiting.range(store.retry_from..).take(RETRIED_PER_TASK).copied().collect();
-        if ids.is_empty() {
-            self.unblock_readers(key);
-        }
+        let more = !ids.is_empty() || self.unblock_readers(key);
+        let mut next = 0;
         for &id in &ids {
+            if self.is_step_long() {
+                break;
+            }
             self.try_again(key, id);
+            next = id + 1;
         }
         if let Some(store) = self.store_mut(key) {
-            store.retry_from = ids.last().map_or(0, |last| last + 1);
+            store.retry_from = next;
         }
-        !ids.is_empty()
+        more
     }
 
     fn try_again(&mut self, key: StoreKey, id: EventId) {
@@ -243,8 +246,9 @@ impl Engine {
         }
     }
 
-    fn unblock_readers(&mut self, key: StoreKey) {
-        let Some(channel) = self.store(key).and_then(Store::channel) else { return };
+    /// Tries again what readers of a channel owe and could not be dead-lettered; whether a long step ended that.
+    fn unblock_readers(&mut self, key: StoreKey) -> bool {
+        let Some(channel) = self.store(key).and_then(Store::channel) else { return false };
         let readers: Vec<ReaderKey> = channel.readers.all.iter().copied().collect();
         for reader in readers {
             let blocked: Vec<(EventId, Code)> = self.readers.get(reader).map_or_else(Vec::new, |reader| {
@@ -255,9 +259,13 @@ impl Engine {
                 reader.owed().iter().filter_map(code).collect()
             });
             for (id, code) in blocked {
+                if self.is_step_long() {
+                    return true;
+                }
                 self.dead_letter_from_reader(reader, id, code, RETRIED);
             }
         }
+        false
     }
 
     /// Puts an event that time or capacity removes where its store wants it: into its expiry queue, else its dead event

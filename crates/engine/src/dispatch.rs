@@ -108,6 +108,9 @@ impl Engine {
     fn dispatch_some(&mut self, key: StoreKey) -> Done {
         let mut tries = TRIES_PER_TASK;
         for _ in 0..DELIVERIES_PER_TASK {
+            if self.is_step_long() {
+                break;
+            }
             match self.choose(key, &mut tries) {
                 Found::Choice(choice) => {
                     if !self.take_choice(key, &choice) {

@@ -182,16 +182,21 @@ impl Engine {
             queue.refusals = refusals;
         }
         let Some(&last) = ids.last() else { return false };
+        let mut next = last + 1;
         for &id in &ids {
+            if self.is_step_long() {
+                next = id;
+                break;
+            }
             let hold = self.store(key).and_then(|s| s.log.get(id)).map(|entry| entry.hold);
             if matches!(hold, Some(Hold::Ready | Hold::Delayed(_))) {
                 self.dead_letter_if_all_refused(key, id);
             }
         }
         if let Some(queue) = self.store_mut(key).and_then(|s| s.queue_mut()) {
-            queue.recheck_from = last + 1;
+            queue.recheck_from = next;
         }
-        ids.len() == RECHECKED_PER_TASK
+        ids.len() == RECHECKED_PER_TASK || next <= last
     }
 
     fn note_refused(&mut self, key: StoreKey, taker: TakerKey, id: EventId) {

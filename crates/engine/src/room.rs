@@ -53,6 +53,9 @@ impl Engine {
             if !self.store(key).is_some_and(is_full) {
                 return Ok(());
             }
+            if self.is_step_long() {
+                break;
+            }
             match self.evict_oldest(key) {
                 Eviction::Done => {}
                 Eviction::NothingFree if self.store(key).is_some_and(waits_alone) => {
@@ -86,6 +89,9 @@ impl Engine {
     /// Evicts what is above the capacity of a store that does not honour it; whether there is more to do.
     pub(crate) fn evict(&mut self, key: StoreKey) -> bool {
         for _ in 0..EXPIRED_PER_TASK {
+            if self.is_step_long() {
+                break;
+            }
             let over = |store: &Store| !store.honour_capacity() && is_over(store);
             if !self.store(key).is_some_and(over) || self.evict_oldest(key) != Eviction::Done {
                 return false;
@@ -196,7 +202,7 @@ impl Engine {
     /// Removes events whose time is over; whether there is more to do.
     pub(crate) fn expire(&mut self, key: StoreKey) -> bool {
         let (mut expired, mut looks) = (0, 0);
-        while expired < EXPIRED_PER_TASK && looks < PAGES_PER_TASK {
+        while expired < EXPIRED_PER_TASK && looks < PAGES_PER_TASK && !self.is_step_long() {
             let now = self.now.wall;
             let Some(store) = self.store_mut(key) else { return false };
             if store.expiry_timer <= now {
@@ -224,13 +230,24 @@ impl Engine {
             }
             due.truncate(room);
             expired += due.len();
-            for (_, id) in due {
-                if !self.expire_one(key, id) {
-                    self.keep_expired(key, id);
-                }
-            }
+            self.expire_these(key, &due);
         }
         true
+    }
+
+    /// Removes events of a page of which no time is noted any more. For what does not fit into the step it is noted again.
+    fn expire_these(&mut self, key: StoreKey, due: &[(WallMs, EventId)]) {
+        for &(leaves, id) in due {
+            if self.is_step_long() {
+                if let Some(store) = self.store_mut(key) {
+                    store.lifetimes.note(leaves, id);
+                }
+                return;
+            }
+            if !self.expire_one(key, id) {
+                self.keep_expired(key, id);
+            }
+        }
     }
 
     /// Whether an event's time in the store is over.

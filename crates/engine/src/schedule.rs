@@ -180,6 +180,9 @@ impl Engine {
     /// Makes events of the messages whose time has come; whether there is more to do.
     pub(crate) fn release_due(&mut self, key: StoreKey) -> bool {
         for _ in 0..DUE_PER_TASK {
+            if self.is_step_long() {
+                break;
+            }
             let now = self.now.wall;
             let Some(store) = self.store_mut(key) else { return false };
             let schedule = &mut store.schedule;
