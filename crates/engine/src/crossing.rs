@@ -57,7 +57,7 @@ impl Engine {
             };
             let task = Task::Join(key);
             // What is spooled is not in the store's log any more: it is known by its body alone.
-            let is_at_hand = !self.must_look(key, source, &event)
+            let is_at_hand = !self.must_look(key, source, target, &event)
                 || (self.is_at_hand(source, event.id, task) && self.is_body_at_hand(event.body, task));
             if !is_at_hand {
                 reading = true;
@@ -109,9 +109,14 @@ impl Engine {
         filter.matches(&View { message, event })
     }
 
-    /// Whether the message of an event must be looked at to tell if it crosses a join.
-    fn must_look(&self, key: JoinKey, source: StoreKey, event: &StoredEvent) -> bool {
-        self.has_filter(key, event.id) || self.is_being_purged(source, event).is_none()
+    /// Whether the message of an event must be looked at to tell if it crosses a join, or what it replaces where it
+    /// comes to.
+    fn must_look(&self, key: JoinKey, source: StoreKey, target: StoreKey, event: &StoredEvent) -> bool {
+        self.has_filter(key, event.id)
+            || self.store(target).is_some_and(Store::has_publish_keys)
+            || self.lays_out_by_keys(source)
+            || self.lays_out_by_keys(target)
+            || self.is_being_purged(source, event).is_none()
     }
 
     /// Whether a filter holds for the source event, or arrival, of this number.
@@ -143,7 +148,7 @@ impl Engine {
             let entry = self.store(source).and_then(|s| s.log.get(id)).filter(|_| passed);
             let (event, durable) = (entry.map(|e| e.event.clone()), entry.is_none_or(|e| e.on_disk));
             if let Some(event) = &event
-                && self.must_look(key, source, event)
+                && self.must_look(key, source, target, event)
                 && !self.is_body_at_hand(event.body, Task::Join(key))
             {
                 *reading = true;
@@ -412,7 +417,8 @@ impl Engine {
             };
             let (number, on_disk) = (arrival.number, arrival.on_disk);
             let (event, duplicate) = (arrival.event.clone(), arrival.duplicate);
-            if self.has_filter(key, number) && !self.is_body_at_hand(event.body, Task::Join(key)) {
+            let must_look = self.has_filter(key, number) || self.lays_out_by_keys(source);
+            if must_look && !self.is_body_at_hand(event.body, Task::Join(key)) {
                 reading = true;
                 break;
             }

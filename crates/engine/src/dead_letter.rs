@@ -204,10 +204,14 @@ impl Engine {
         let Some(store) = self.store(key) else { return false };
         let waiting = store.queue().map_or(&store.unburied, |queue| &queue.blocked);
         let ids: Vec<EventId> = waiting.range(store.retry_from..).take(RETRIED_PER_TASK).copied().collect();
-        let more = !ids.is_empty() || self.unblock_readers(key);
-        let mut next = 0;
+        let mut more = !ids.is_empty() || self.unblock_readers(key);
+        let (mut next, by_keys) = (ids.first().copied().unwrap_or(0), self.lays_out_by_keys(key));
         for &id in &ids {
             if self.is_step_long() {
+                break;
+            }
+            if by_keys && !self.is_at_hand(key, id, Task::Unblock(key)) {
+                more = false;
                 break;
             }
             self.try_again(key, id);
@@ -273,10 +277,7 @@ impl Engine {
     /// if nothing can: then it must stay.
     pub(crate) fn lay_out(&mut self, key: StoreKey, event: &StoredEvent, cause: &Cause) -> bool {
         let Some(store) = self.store(key) else { return true };
-        let expiry_queue = store
-            .queue()
-            .and_then(|q| q.settings.expiry_queue.as_deref())
-            .filter(|_| cause.code == Code::Expired);
+        let expiry_queue = store.expiry_queue().filter(|_| cause.code == Code::Expired);
         let wanted = [expiry_queue, store.dead_event_store()].into_iter().flatten();
         let names: Vec<String> = wanted.map(str::to_owned).collect();
         if names.is_empty() || self.graves.contains_key(&*store.name) {
@@ -291,6 +292,16 @@ impl Engine {
         }
         let grave = self.dead_letter_queue();
         grave != key && self.put_dead(grave, key, event, &dest, cause)
+    }
+
+    /// Whether events that time removes from a store go to a channel that tells them apart by publish keys: then their
+    /// messages are read before. What an arrival evicts can't wait for that.
+    pub(crate) fn lays_out_by_keys(&self, key: StoreKey) -> bool {
+        let Some(store) = self.store(key) else { return false };
+        let mut graves = [store.expiry_queue(), store.dead_event_store()].into_iter().flatten();
+        graves.any(|name| {
+            self.named_store(name).and_then(|key| self.store(key)).is_some_and(Store::has_publish_keys)
+        })
     }
 
     /// A settled message that can't go where its sender wanted goes to the dead-letter queue: its sender has no answer

@@ -147,6 +147,9 @@ impl Engine {
         let Some(entry) = store.log.get(id) else { return true };
         let leaves = store.leaves_at(&entry.event);
         if leaves != 0 && leaves <= self.now.wall {
+            if self.lays_out_by_keys(key) && !self.is_at_hand(key, id, Task::Dispatch(key)) {
+                return false;
+            }
             // Its timer may not have had its turn yet: an expired message is never delivered (QU-6).
             if !self.expire_one(key, id) {
                 self.keep_expired(key, id);

@@ -230,24 +230,30 @@ impl Engine {
             }
             due.truncate(room);
             expired += due.len();
-            self.expire_these(key, &due);
+            if !self.expire_these(key, &due) {
+                return false;
+            }
         }
         true
     }
 
-    /// Removes events of a page of which no time is noted any more. For what does not fit into the step it is noted again.
-    fn expire_these(&mut self, key: StoreKey, due: &[(WallMs, EventId)]) {
+    /// Removes events of a page of which no time is noted any more; it is noted again for those that do not fit into the
+    /// step. False if a message must be read first.
+    fn expire_these(&mut self, key: StoreKey, due: &[(WallMs, EventId)]) -> bool {
+        let by_keys = self.lays_out_by_keys(key);
         for &(leaves, id) in due {
-            if self.is_step_long() {
+            let long = self.is_step_long();
+            if long || (by_keys && !self.is_at_hand(key, id, Task::Expire(key))) {
                 if let Some(store) = self.store_mut(key) {
                     store.lifetimes.note(leaves, id);
                 }
-                return;
+                return long;
             }
             if !self.expire_one(key, id) {
                 self.keep_expired(key, id);
             }
         }
+        true
     }
 
     /// Whether an event's time in the store is over.

@@ -215,6 +215,9 @@ impl Engine {
             return true;
         }
         if expires != 0 && expires <= self.now.wall {
+            if self.lays_out_by_keys(key) && !self.read_due(key) {
+                return false;
+            }
             self.expire_scheduled(key, number, &scheduled);
         } else {
             return self.store_due(key, number, scheduled);
@@ -224,8 +227,7 @@ impl Engine {
 
     fn store_due(&mut self, key: StoreKey, number: u64, scheduled: Scheduled) -> bool {
         let Some(store) = self.store(key) else { return true };
-        let channel = store.channel();
-        if channel.is_some_and(|channel| !channel.settings.publish_keys.is_empty()) && !self.read_due(key) {
+        if store.has_publish_keys() && !self.read_due(key) {
             return false;
         }
         let Scheduled { event, on_disk, .. } = scheduled;

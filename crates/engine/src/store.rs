@@ -337,6 +337,12 @@ impl Store {
 }
 
 impl Store {
+    /// Where messages of a queue go whose time is over.
+    #[must_use]
+    pub(crate) fn expiry_queue(&self) -> Option<&str> {
+        self.queue()?.settings.expiry_queue.as_deref()
+    }
+
     /// Where events removed before consumption go.
     #[must_use]
     pub(crate) fn dead_event_store(&self) -> Option<&str> {
