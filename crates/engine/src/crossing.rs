@@ -184,10 +184,7 @@ impl Engine {
             return Crossing::Settled;
         }
         match self.judge(target, origin) {
-            Verdict::Duplicate => {
-                self.meet_duplicate(key, source, target, event, origin, budget);
-                Crossing::Settled
-            }
+            Verdict::Duplicate => self.meet_duplicate(key, source, target, event, origin, budget),
             Verdict::Undecidable if self.refuses_late(target) => self.set_aside(key, source, target, event),
             Verdict::New | Verdict::Undecidable => {
                 self.store_joined(key, source, target, event, origin, budget)
@@ -238,9 +235,11 @@ impl Engine {
         event: &StoredEvent,
         origin: Origin,
         budget: u8,
-    ) {
-        self.tally(key, |c| c.duplicate_total += 1);
-        let Some(store) = self.store(target) else { return };
+    ) -> Crossing {
+        let Some(store) = self.store(target) else { return Crossing::Settled };
+        if let Err(refusal) = self.check_repeated_arrival(store, event.durable) {
+            return self.wait_for_room(key, target, refusal.code);
+        }
         let own = store.identities.iter().any(|&(_, uid)| uid == origin.store);
         let held = if own { Some(origin.event) } else { store.copies.find(origin, &store.log) };
         if self.has_archive(target) {
@@ -248,9 +247,11 @@ impl Engine {
             let (id, arrived) = (held.unwrap_or(event.id), self.now.wall);
             self.record_arrival(target, StoredEvent { id, arrived, extra, ..event.clone() }, true);
         }
+        self.tally(key, |c| c.duplicate_total += 1);
         if !own {
             self.raise_budget(key, target, held, budget);
         }
+        Crossing::Settled
     }
 
     fn raise_budget(&mut self, key: JoinKey, target: StoreKey, held: Option<EventId>, budget: u8) {

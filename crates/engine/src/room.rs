@@ -121,6 +121,17 @@ impl Engine {
         Err(Refusal::new(Code::JoinSpoolFull, name, text))
     }
 
+    /// Refuses a repetition where the archives of a store could not be told of it. Elsewhere it takes no room.
+    pub(crate) fn check_repeated_arrival(&self, store: &Store, durable: bool) -> Result<(), Refusal> {
+        if store.archives_out.is_empty() {
+            return Ok(());
+        }
+        if store.keeps_on_disk(durable) {
+            self.check_disk(&store.name)?;
+        }
+        self.check_spool(store)
+    }
+
     fn evict_oldest(&mut self, key: StoreKey) -> Eviction {
         let Some(store) = self.store(key) else { return Eviction::NothingFree };
         let Some(entry) = oldest_free(store).cloned() else { return Eviction::NothingFree };
