@@ -16,8 +16,6 @@ use postroad_record::{DeadLetter, Extra, MadeBy, Record, Removal, StoreDefinitio
 
 /// Milliseconds after which a blocked dead letter is tried again, should nothing make room before.
 const RETRY_MS: u64 = 30_000;
-/// Blocked messages that one task tries again at most.
-const RETRIED_PER_TASK: usize = 256;
 /// What a dead letter says that was blocked before.
 const RETRIED: &str = "dead-lettered after room was made";
 
@@ -203,7 +201,9 @@ impl Engine {
     pub(crate) fn unblock(&mut self, key: StoreKey) -> bool {
         let Some(store) = self.store(key) else { return false };
         let waiting = store.queue().map_or(&store.unburied, |queue| &queue.blocked);
-        let ids: Vec<EventId> = waiting.range(store.retry_from..).take(RETRIED_PER_TASK).copied().collect();
+        let waiting = waiting.range(store.retry_from..).copied();
+        let most = waiting.clone().next().map_or(0, |first| self.removed_singly(key, first));
+        let ids: Vec<EventId> = waiting.take(most).collect();
         let mut more = !ids.is_empty() || self.unblock_readers(key);
         let (mut next, by_keys) = (ids.first().copied().unwrap_or(0), self.lays_out_by_keys(key));
         for &id in &ids {

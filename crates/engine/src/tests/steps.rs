@@ -142,3 +142,33 @@ fn messages_that_become_due_make_no_large_step() {
     continue_with(&mut broker, "wait 200");
     check_steps(&mut broker, "view grave depth=20");
 }
+
+#[test]
+fn what_many_objects_miss_is_counted_in_few_records() {
+    // One that is selective is asked about each event, so fewer go in a step.
+    for (selector, most) in [("", 2_000), ("selector=\"k IS NULL\"", 20_000)] {
+        let objects: Vec<String> = (0..300).map(|n| format!("object c::o{n} {selector}\n")).collect();
+        let mut broker = world(&format!("channel c\n{}publish c 1..200{{ttl=100}} last", objects.concat()));
+        let before = broker.synced.len();
+        broker.wait(200);
+        let bytes = broker.synced[before..].iter().map(Vec::len).sum::<usize>();
+        assert!(bytes < most, "{bytes} bytes");
+        let script = "view c depth=1 expired_total=200\nview c::o7 skipped_events=200 backlog=1";
+        continue_with(&mut broker, script);
+    }
+}
+
+#[test]
+fn an_object_is_told_of_all_that_expired_at_once() {
+    continue_with(
+        &mut Broker::new(),
+        "channel c
+         object c::o start_event_id=0
+         publish c 1..600{ttl=100} last
+         wait 200
+         view c depth=1 expired_total=600
+         view c::o skipped_events=600
+         consume A c::o
+         got A = last",
+    );
+}
