@@ -106,12 +106,23 @@ impl Engine {
     }
 
     fn dispatch_some(&mut self, key: StoreKey) -> Done {
+        self.look_again_at_returned(key);
         let mut tries = TRIES_PER_TASK;
+        let done = self.dispatch_with(key, &mut tries);
+        if tries < TRIES_PER_TASK
+            && let Some(queue) = self.store_mut(key).and_then(Store::queue_mut)
+        {
+            queue.passed_over = true;
+        }
+        done
+    }
+
+    fn dispatch_with(&mut self, key: StoreKey, tries: &mut usize) -> Done {
         for _ in 0..DELIVERIES_PER_TASK {
             if self.is_step_long() {
                 break;
             }
-            match self.choose(key, &mut tries) {
+            match self.choose(key, tries) {
                 Found::Choice(choice) => {
                     if !self.take_choice(key, &choice) {
                         return Done::Reading;
@@ -122,7 +133,7 @@ impl Engine {
                         return Done::All;
                     }
                 }
-                Found::Nothing if tries == 0 => return Done::Searching,
+                Found::Nothing if *tries == 0 => return Done::Searching,
                 Found::Nothing => {
                     self.finish_drains(key);
                     return Done::All;
