@@ -235,3 +235,29 @@ fn what_expires_into_a_channel_with_publish_keys_is_read_first() {
          stored grave = 0 0 2",
     );
 }
+
+#[test]
+fn what_a_join_leaves_behind_is_counted_without_making_pages_hot() {
+    for (join, left) in [("", 6_000), ("start=100", 5_901), ("start=5999", 2), ("filter=\"k = 1\"", 2)] {
+        let mut broker = check(&format!(
+            "channel a
+             channel b
+             publish a x{{k=1}} 2..5999 y{{k=1}}
+             join a->b start=all {join} enabled=false"
+        ));
+        let hot = |broker: &Broker| {
+            let store = broker.engine.store(broker.engine.channels["a"]).unwrap();
+            store.log.leaves().filter(|leaf| leaf.if_cold().is_none()).count()
+        };
+        let before = hot(&broker);
+        let request = Request::DeleteJoin { name: "a->b".into(), drain: false };
+        broker.engine.handle(broker.now, Command::Admin { reply: 99, request: Box::new(request) });
+        // Where the join stands is looked at.
+        assert!(hot(&broker) <= before + 1, "{} pages are hot, {before} were", hot(&broker));
+        broker.run();
+        let Some(Ok(Response::JoinDeleted { not_forwarded, .. })) = broker.replies.get(&99) else {
+            panic!("{:?}", broker.replies)
+        };
+        assert_eq!(*not_forwarded, left, "{join}");
+    }
+}
