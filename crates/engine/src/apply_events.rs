@@ -89,6 +89,7 @@ impl Engine {
         if channel.settings.publish_keys.is_empty() {
             return Vec::new();
         }
+        // Who stores here has seen to it that the message is in memory, unless it can't be read any more.
         let Some(message) = self.bodies.get(event.body) else { return Vec::new() };
         let view = View { message, event };
         let keys = channel.settings.publish_keys.iter();
@@ -242,6 +243,11 @@ impl Engine {
 }
 
 impl Store {
+    /// Whether it tells events apart by publish keys: then their messages must be in memory when they are stored.
+    pub(crate) fn has_publish_keys(&self) -> bool {
+        self.channel().is_some_and(|channel| !channel.settings.publish_keys.is_empty())
+    }
+
     /// Puts a stored event into the indexes.
     fn index(&mut self, event: &StoredEvent, durable: bool) {
         self.remember_id_of(event, durable);

@@ -326,6 +326,7 @@ impl Engine {
         outcome: Settlement,
         confirm: bool,
     ) {
+        let before = self.step_done();
         let Some(taker) = self.takers.get_mut(key) else { return };
         let closed = taker.close_range(first, last);
         let (conn, link) = (taker.conn, taker.link);
@@ -335,7 +336,7 @@ impl Engine {
             refused = self.apply_outcome(key, &closed, &outcome).err();
         }
         if confirm {
-            let after = self.step_under_way();
+            let after = self.step_since(before);
             self.emit(after, Effect::Settled { conn, link, first, last, outcome });
         }
         if let Some(refusal) = refused {
@@ -343,7 +344,8 @@ impl Engine {
         }
     }
 
-    /// The outcome takes place even if what it adds to the messages is refused.
+    /// The outcome takes place even if what it adds to the messages is refused. It may take several steps, each of them
+    /// with the whole outcome of some messages.
     fn apply_outcome(
         &mut self,
         key: TakerKey,
@@ -352,21 +354,28 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let Some(taker) = self.takers.get(key) else { return Ok(()) };
         let (store, source) = (taker.store, taker.source);
-        let annotated = match outcome {
-            Settlement::Modified { annotations: Some(added), .. } => {
-                self.annotate(store, source, closed, added)
-            }
-            _ => Ok(()),
+        let at_once = match outcome {
+            Settlement::Accepted | Settlement::Released => closed.len(),
+            // Each may become a dead letter, and then its message may go to disk.
+            Settlement::Modified { .. } | Settlement::Rejected { .. } => 1,
         };
-        match source {
-            Source::Queue => self.settle_in_queue(store, key, closed, outcome),
-            Source::Reader(reader) => self.settle_for_reader(reader, closed, outcome),
-            Source::Browser { .. } => {}
+        let mut annotated = Ok(());
+        for closed in closed.chunks(at_once.max(1)) {
+            self.end_long_step();
+            if let (Ok(()), Settlement::Modified { annotations: Some(added), .. }) = (&annotated, outcome) {
+                annotated = self.annotate(store, source, closed, added);
+            }
+            match source {
+                Source::Queue => self.settle_in_queue(store, key, closed, outcome),
+                Source::Reader(reader) => self.settle_for_reader(reader, closed, outcome),
+                Source::Browser { .. } => {}
+            }
         }
         annotated
     }
 
     pub(crate) fn close_consumer(&mut self, key: TakerKey, mode: CloseMode, default: &Settlement) {
+        let before = self.step_done();
         let Some(taker) = self.takers.get_mut(key) else { return };
         let closed = taker.close_all();
         let (conn, link, source, store) = (taker.conn, taker.link, taker.source, taker.store);
@@ -382,7 +391,7 @@ impl Engine {
                 CloseMode::Expire => self.lost_with_connection(reader),
             }
         }
-        let after = self.step_under_way();
+        let after = self.step_since(before);
         self.emit(after, Effect::LinkClosed { conn, link });
     }
 
@@ -403,6 +412,7 @@ impl Engine {
         let (store, source) = (taker.store, taker.source);
         for (at, &(tag, id)) in closed.iter().enumerate() {
             let failed = Some(at == 0);
+            self.end_long_step();
             match source {
                 Source::Queue => self.return_to_queue(store, id, failed),
                 Source::Reader(reader) => self.return_to_reader(reader, tag, id, failed),
@@ -415,9 +425,9 @@ impl Engine {
     /// Detaches a consumer by the broker's own decision.
     pub(crate) fn throw_out(&mut self, key: TakerKey, refusal: Refusal) {
         let Some(taker) = self.takers.get(key) else { return };
-        let (conn, link, after) = (taker.conn, taker.link, taker.after);
+        let (conn, link, after, before) = (taker.conn, taker.link, taker.after, self.step_done());
         self.lose_consumer(key);
-        let after = after.max(self.step_under_way());
+        let after = after.max(self.step_since(before));
         self.emit(after, Effect::DetachLink { conn, link, refusal });
     }
 

@@ -46,7 +46,7 @@ impl Engine {
         let mut reading = false;
         let mut stop = self.forward_reoffers(key, source, target, &mut left, &mut reading);
         let (mut dirty, mut more) = (false, true);
-        while left > 0 && stop.is_none() && !reading {
+        while left > 0 && stop.is_none() && !reading && !self.is_step_long() {
             let Some(Position::Behind(at)) = self.readers.get(reader).map(|r| r.position) else {
                 more = false;
                 break;
@@ -57,7 +57,7 @@ impl Engine {
             };
             let task = Task::Join(key);
             // What is spooled is not in the store's log any more: it is known by its body alone.
-            let is_at_hand = !self.must_look(key, source, &event)
+            let is_at_hand = !self.must_look(key, source, target, &event)
                 || (self.is_at_hand(source, event.id, task) && self.is_body_at_hand(event.body, task));
             if !is_at_hand {
                 reading = true;
@@ -109,9 +109,14 @@ impl Engine {
         filter.matches(&View { message, event })
     }
 
-    /// Whether the message of an event must be looked at to tell if it crosses a join.
-    fn must_look(&self, key: JoinKey, source: StoreKey, event: &StoredEvent) -> bool {
-        self.has_filter(key, event.id) || self.is_being_purged(source, event).is_none()
+    /// Whether the message of an event must be looked at to tell if it crosses a join, or what it replaces where it
+    /// comes to.
+    fn must_look(&self, key: JoinKey, source: StoreKey, target: StoreKey, event: &StoredEvent) -> bool {
+        self.has_filter(key, event.id)
+            || self.store(target).is_some_and(Store::has_publish_keys)
+            || self.lays_out_by_keys(source)
+            || self.lays_out_by_keys(target)
+            || self.is_being_purged(source, event).is_none()
     }
 
     /// Whether a filter holds for the source event, or arrival, of this number.
@@ -136,14 +141,14 @@ impl Engine {
         left: &mut u32,
         reading: &mut bool,
     ) -> Option<Stop> {
-        while *left > 0 {
+        while *left > 0 && !self.is_step_long() {
             let id = self.joins.get(&key).and_then(|join| join.reoffers.first().copied())?;
             // What the join has not passed comes by itself.
             let passed = id < self.join_position(key);
             let entry = self.store(source).and_then(|s| s.log.get(id)).filter(|_| passed);
             let (event, durable) = (entry.map(|e| e.event.clone()), entry.is_none_or(|e| e.on_disk));
             if let Some(event) = &event
-                && self.must_look(key, source, event)
+                && self.must_look(key, source, target, event)
                 && !self.is_body_at_hand(event.body, Task::Join(key))
             {
                 *reading = true;
@@ -179,10 +184,7 @@ impl Engine {
             return Crossing::Settled;
         }
         match self.judge(target, origin) {
-            Verdict::Duplicate => {
-                self.meet_duplicate(key, source, target, event, origin, budget);
-                Crossing::Settled
-            }
+            Verdict::Duplicate => self.meet_duplicate(key, source, target, event, origin, budget),
             Verdict::Undecidable if self.refuses_late(target) => self.set_aside(key, source, target, event),
             Verdict::New | Verdict::Undecidable => {
                 self.store_joined(key, source, target, event, origin, budget)
@@ -233,9 +235,11 @@ impl Engine {
         event: &StoredEvent,
         origin: Origin,
         budget: u8,
-    ) {
-        self.tally(key, |c| c.duplicate_total += 1);
-        let Some(store) = self.store(target) else { return };
+    ) -> Crossing {
+        let Some(store) = self.store(target) else { return Crossing::Settled };
+        if let Err(refusal) = self.check_repeated_arrival(store, event.durable) {
+            return self.wait_for_room(key, target, refusal.code);
+        }
         let own = store.identities.iter().any(|&(_, uid)| uid == origin.store);
         let held = if own { Some(origin.event) } else { store.copies.find(origin, &store.log) };
         if self.has_archive(target) {
@@ -243,9 +247,11 @@ impl Engine {
             let (id, arrived) = (held.unwrap_or(event.id), self.now.wall);
             self.record_arrival(target, StoredEvent { id, arrived, extra, ..event.clone() }, true);
         }
+        self.tally(key, |c| c.duplicate_total += 1);
         if !own {
             self.raise_budget(key, target, held, budget);
         }
+        Crossing::Settled
     }
 
     fn raise_budget(&mut self, key: JoinKey, target: StoreKey, held: Option<EventId>, budget: u8) {
@@ -401,6 +407,9 @@ impl Engine {
         let (source, mut passed) = (join.source, join.passed);
         let (mut dirty, mut stop, mut more, mut reading) = (false, None, true, false);
         for _ in 0..batch {
+            if self.is_step_long() {
+                break;
+            }
             let Some(store) = self.store(source) else { break };
             let at = store.arrivals.partition_point(|arrival| arrival.number <= passed);
             let Some(arrival) = store.arrivals.get(at) else {
@@ -409,7 +418,8 @@ impl Engine {
             };
             let (number, on_disk) = (arrival.number, arrival.on_disk);
             let (event, duplicate) = (arrival.event.clone(), arrival.duplicate);
-            if self.has_filter(key, number) && !self.is_body_at_hand(event.body, Task::Join(key)) {
+            let must_look = self.has_filter(key, number) || self.lays_out_by_keys(source);
+            if must_look && !self.is_body_at_hand(event.body, Task::Join(key)) {
                 reading = true;
                 break;
             }

@@ -16,8 +16,6 @@ use postroad_record::{DeadLetter, Extra, MadeBy, Record, Removal, StoreDefinitio
 
 /// Milliseconds after which a blocked dead letter is tried again, should nothing make room before.
 const RETRY_MS: u64 = 30_000;
-/// Blocked messages that one task tries again at most.
-const RETRIED_PER_TASK: usize = 256;
 /// What a dead letter says that was blocked before.
 const RETRIED: &str = "dead-lettered after room was made";
 
@@ -203,17 +201,26 @@ impl Engine {
     pub(crate) fn unblock(&mut self, key: StoreKey) -> bool {
         let Some(store) = self.store(key) else { return false };
         let waiting = store.queue().map_or(&store.unburied, |queue| &queue.blocked);
-        let ids: Vec<EventId> = waiting.range(store.retry_from..).take(RETRIED_PER_TASK).copied().collect();
-        if ids.is_empty() {
-            self.unblock_readers(key);
-        }
+        let waiting = waiting.range(store.retry_from..).copied();
+        let most = waiting.clone().next().map_or(0, |first| self.removed_singly(key, first));
+        let ids: Vec<EventId> = waiting.take(most).collect();
+        let mut more = !ids.is_empty() || self.unblock_readers(key);
+        let (mut next, by_keys) = (ids.first().copied().unwrap_or(0), self.lays_out_by_keys(key));
         for &id in &ids {
+            if self.is_step_long() {
+                break;
+            }
+            if by_keys && !self.is_at_hand(key, id, Task::Unblock(key)) {
+                more = false;
+                break;
+            }
             self.try_again(key, id);
+            next = id + 1;
         }
         if let Some(store) = self.store_mut(key) {
-            store.retry_from = ids.last().map_or(0, |last| last + 1);
+            store.retry_from = next;
         }
-        !ids.is_empty()
+        more
     }
 
     fn try_again(&mut self, key: StoreKey, id: EventId) {
@@ -243,8 +250,9 @@ impl Engine {
         }
     }
 
-    fn unblock_readers(&mut self, key: StoreKey) {
-        let Some(channel) = self.store(key).and_then(Store::channel) else { return };
+    /// Tries again what readers of a channel owe and could not be dead-lettered; whether a long step ended that.
+    fn unblock_readers(&mut self, key: StoreKey) -> bool {
+        let Some(channel) = self.store(key).and_then(Store::channel) else { return false };
         let readers: Vec<ReaderKey> = channel.readers.all.iter().copied().collect();
         for reader in readers {
             let blocked: Vec<(EventId, Code)> = self.readers.get(reader).map_or_else(Vec::new, |reader| {
@@ -255,9 +263,13 @@ impl Engine {
                 reader.owed().iter().filter_map(code).collect()
             });
             for (id, code) in blocked {
+                if self.is_step_long() {
+                    return true;
+                }
                 self.dead_letter_from_reader(reader, id, code, RETRIED);
             }
         }
+        false
     }
 
     /// Puts an event that time or capacity removes where its store wants it: into its expiry queue, else its dead event
@@ -265,10 +277,7 @@ impl Engine {
     /// if nothing can: then it must stay.
     pub(crate) fn lay_out(&mut self, key: StoreKey, event: &StoredEvent, cause: &Cause) -> bool {
         let Some(store) = self.store(key) else { return true };
-        let expiry_queue = store
-            .queue()
-            .and_then(|q| q.settings.expiry_queue.as_deref())
-            .filter(|_| cause.code == Code::Expired);
+        let expiry_queue = store.expiry_queue().filter(|_| cause.code == Code::Expired);
         let wanted = [expiry_queue, store.dead_event_store()].into_iter().flatten();
         let names: Vec<String> = wanted.map(str::to_owned).collect();
         if names.is_empty() || self.graves.contains_key(&*store.name) {
@@ -283,6 +292,16 @@ impl Engine {
         }
         let grave = self.dead_letter_queue();
         grave != key && self.put_dead(grave, key, event, &dest, cause)
+    }
+
+    /// Whether events that time removes from a store go to a channel that tells them apart by publish keys: then their
+    /// messages are read before. What an arrival evicts can't wait for that.
+    pub(crate) fn lays_out_by_keys(&self, key: StoreKey) -> bool {
+        let Some(store) = self.store(key) else { return false };
+        let mut graves = [store.expiry_queue(), store.dead_event_store()].into_iter().flatten();
+        graves.any(|name| {
+            self.named_store(name).and_then(|key| self.store(key)).is_some_and(Store::has_publish_keys)
+        })
     }
 
     /// A settled message that can't go where its sender wanted goes to the dead-letter queue: its sender has no answer

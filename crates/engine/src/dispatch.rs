@@ -106,9 +106,23 @@ impl Engine {
     }
 
     fn dispatch_some(&mut self, key: StoreKey) -> Done {
+        self.look_again_at_returned(key);
         let mut tries = TRIES_PER_TASK;
+        let done = self.dispatch_with(key, &mut tries);
+        if tries < TRIES_PER_TASK
+            && let Some(queue) = self.store_mut(key).and_then(Store::queue_mut)
+        {
+            queue.passed_over = true;
+        }
+        done
+    }
+
+    fn dispatch_with(&mut self, key: StoreKey, tries: &mut usize) -> Done {
         for _ in 0..DELIVERIES_PER_TASK {
-            match self.choose(key, &mut tries) {
+            if self.is_step_long() {
+                break;
+            }
+            match self.choose(key, tries) {
                 Found::Choice(choice) => {
                     if !self.take_choice(key, &choice) {
                         return Done::Reading;
@@ -119,7 +133,7 @@ impl Engine {
                         return Done::All;
                     }
                 }
-                Found::Nothing if tries == 0 => return Done::Searching,
+                Found::Nothing if *tries == 0 => return Done::Searching,
                 Found::Nothing => {
                     self.finish_drains(key);
                     return Done::All;
@@ -144,6 +158,9 @@ impl Engine {
         let Some(entry) = store.log.get(id) else { return true };
         let leaves = store.leaves_at(&entry.event);
         if leaves != 0 && leaves <= self.now.wall {
+            if self.lays_out_by_keys(key) && !self.is_at_hand(key, id, Task::Dispatch(key)) {
+                return false;
+            }
             // Its timer may not have had its turn yet: an expired message is never delivered (QU-6).
             if !self.expire_one(key, id) {
                 self.keep_expired(key, id);

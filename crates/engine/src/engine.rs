@@ -25,6 +25,9 @@ use std::sync::Arc;
 
 /// Stores whose events are cooled in one turn.
 const STORES_COOLED: usize = 4;
+/// Bytes from which on nothing more is begun in a step: messages that first go to disk now are in it, and a frame of the
+/// journal has its limit.
+const LONG_STEP: usize = 1024 * 1024;
 
 /// The two times (DESIGN 7.11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -231,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Handles one command; its records are one step.
+    /// Handles one command; its records are one step, or several where many messages would make that too large.
     pub fn handle(&mut self, now: Now, command: Command) {
         self.set_now(now);
         self.perform(command);
@@ -450,6 +453,28 @@ impl Engine {
         let body = BodyRef { id, annotations: message.annotations_len(), bytes: message.bytes() };
         let at = postroad_record::append_body(&body, &mut self.pending);
         Some((Step(self.last_step.0 + 1), at))
+    }
+
+    /// Whether the step under way is so large that a piece of work ends, and goes on in its next turn.
+    pub(crate) const fn is_step_long(&self) -> bool {
+        self.pending.len() >= LONG_STEP
+    }
+
+    /// Ends the step under way if it is large, between two things of a command that may take place without each other.
+    pub(crate) fn end_long_step(&mut self) {
+        if self.is_step_long() {
+            self.commit();
+        }
+    }
+
+    /// The latest step that is done.
+    pub(crate) const fn step_done(&self) -> Step {
+        self.last_step
+    }
+
+    /// The step that whatever happens now must wait for, where a command may have ended some since `before` was done.
+    pub(crate) fn step_since(&self, before: Step) -> Step {
+        if self.last_step > before { self.latest_step() } else { self.step_under_way() }
     }
 
     /// Ends the step under way, for what happens outside commands and tasks.

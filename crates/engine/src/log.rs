@@ -152,6 +152,31 @@ impl EventLog {
         }
     }
 
+    /// How many events there are with this id or a higher one. Cold pages stay cold.
+    pub(crate) fn len_from(&self, id: EventId) -> u64 {
+        let above = self.pages.leaves(id / PAGE).count();
+        let below = self.pages.leaves(0).count() - above;
+        if below >= above {
+            return self.count_from(id, |_| true);
+        }
+        // The page with the id is one of those above.
+        let lower = self.leaves().take(below + 1).map(|leaf| {
+            leaf.peek(|page| page.slots.iter().flatten().filter(|entry| entry.event.id < id).count())
+        });
+        self.len - lower.sum::<usize>() as u64
+    }
+
+    /// How many events with this id or a higher one are counted. Cold pages stay cold.
+    pub(crate) fn count_from(&self, id: EventId, counts: impl Fn(&Entry) -> bool) -> u64 {
+        let counted = self.pages.leaves(id / PAGE).map(|(_, leaf)| {
+            leaf.peek(|page| {
+                let entries = page.slots.iter().flatten();
+                entries.filter(|entry| entry.event.id >= id && counts(entry)).count()
+            })
+        });
+        counted.sum::<usize>() as u64
+    }
+
     /// The pages that hold events, in ascending order.
     pub(crate) fn leaves(&self) -> impl Iterator<Item = &Leaf<EventPage>> {
         self.pages.leaves(0).map(|(_, leaf)| leaf)
@@ -238,6 +263,7 @@ pub(crate) mod tests {
             for probe in (start..id + 3).step_by(97) {
                 let found = log.first_from(probe).map(|e| e.event.id);
                 prop_assert_eq!(found, model.range(probe..).next().map(|(id, ())| *id));
+                prop_assert_eq!(log.len_from(probe), model.range(probe..).count() as u64);
             }
             log.push(entry(id + 1, 4));
             prop_assert_eq!(log.len(), model.len() as u64 + 1);

@@ -6,6 +6,7 @@ use crate::effect::{Effect, Step};
 use crate::engine::{Engine, Task};
 use crate::ranges::push_id;
 use crate::reader::{Owed, Position, ReaderKey, Who};
+use crate::store::Store;
 use crate::tally::Tally;
 use postroad_model::id::{EventId, ObjectKey, StoreKey};
 use postroad_model::refusal::{Code, Refusal};
@@ -302,24 +303,48 @@ impl Engine {
         self.list_need(key);
     }
 
-    /// An event left the channel by time or capacity before these objects were done with it (RET-6).
-    pub(crate) fn note_skipped(&mut self, store: StoreKey, id: EventId) {
-        let Some(channel) = self.store(store).and_then(|s| s.channel()) else { return };
-        let behind: Vec<ReaderKey> =
-            channel.readers.needs.iter().take_while(|&&(need, _)| need <= id).map(|&(_, key)| key).collect();
+    /// Events, ascending, leave the channel by time or capacity before these objects were done with them (RET-6). What an
+    /// object misses of them is one record: thousands of objects may be behind.
+    pub(crate) fn note_skipped(&mut self, store: StoreKey, ids: &[EventId]) {
+        let Some(&last) = ids.last() else { return };
+        let behind: Vec<ReaderKey> = self.readers_behind(store, last).collect();
         for key in behind {
             let Some(reader) = self.readers.get(key) else { continue };
             let Who::Object(object) = reader.who else { continue };
-            let waits =
-                matches!(reader.position, Position::Behind(at) if at <= id) && !reader.done.contains(id);
-            let owed =
-                matches!(reader.owed().get(&id), Some(Owed::Returned(_))) || reader.passed.contains(id);
-            if (waits && self.reader_matches(key, id) && !self.is_own(key, id)) || owed {
-                let Some(state) = self.objects.get(&object) else { continue };
-                let (total, durable) = (state.skipped + 1, state.settings.persistent);
-                self.record(Record::ObjectSkipped { object, total }, durable);
-            }
+            let missed = match reader.position {
+                Position::Behind(at) if reader.wants_all() => ids.len() - ids.partition_point(|&id| id < at),
+                _ => ids.iter().filter(|&&id| self.is_missed(key, id)).count(),
+            };
+            let Some(state) = self.objects.get(&object).filter(|_| missed > 0) else { continue };
+            let (total, durable) = (state.skipped + missed as u64, state.settings.persistent);
+            self.record(Record::ObjectSkipped { object, total }, durable);
         }
+    }
+
+    /// The readers of a channel that may need an event at or below `last`.
+    pub(crate) fn readers_behind(
+        &self,
+        store: StoreKey,
+        last: EventId,
+    ) -> impl Iterator<Item = ReaderKey> + '_ {
+        let channel = self.store(store).and_then(Store::channel);
+        let needs =
+            channel.map(|channel| channel.readers.needs.range(..(last.saturating_add(1), ReaderKey::FIRST)));
+        needs.into_iter().flatten().map(|&(_, key)| key)
+    }
+
+    /// How many readers must be asked about each event that leaves, up to `last`.
+    pub(crate) fn asked_for_each(&self, store: StoreKey, last: EventId) -> usize {
+        let readers = self.readers_behind(store, last).filter_map(|key| self.readers.get(key));
+        readers.filter(|reader| !reader.wants_all()).count()
+    }
+
+    /// Whether a reader misses an event that leaves: it has still to look at it, or is to send it again.
+    fn is_missed(&self, key: ReaderKey, id: EventId) -> bool {
+        let Some(reader) = self.readers.get(key) else { return false };
+        let waits = matches!(reader.position, Position::Behind(at) if at <= id) && !reader.done.contains(id);
+        let owed = matches!(reader.owed().get(&id), Some(Owed::Returned(_))) || reader.passed.contains(id);
+        (waits && self.reader_matches(key, id) && !self.is_own(key, id)) || owed
     }
 
     /// Forgets a durable subscription or native object, and detaches its consumer.

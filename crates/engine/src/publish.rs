@@ -267,6 +267,9 @@ impl Engine {
         self.check_memory(store)?;
         let facts = self.facts(store, options, &message);
         if let Some(first) = self.repeats(store, &message) {
+            if first > 0 {
+                self.check_repeated_arrival(store, facts.durable)?;
+            }
             return Ok(self.take_repeated(key, first, &facts, message));
         }
         let later = self.due_later(&message);

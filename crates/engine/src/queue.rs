@@ -11,7 +11,7 @@ use postroad_model::id::{EventId, StoreKey, WallMs};
 use postroad_model::refusal::Code;
 use postroad_model::settings::QueueSettings;
 use postroad_record::{Place, Record, Removal};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Delayed messages that one task makes deliverable at most.
 const UNDELAYED_PER_TASK: usize = 256;
@@ -41,6 +41,10 @@ pub(crate) struct Queue {
     pub blocked: BTreeSet<EventId>,
     /// Whether a consumer that is attached may have refused something.
     pub refusals: bool,
+    /// Whether a consumer that is attached may have passed over something.
+    pub passed_over: bool,
+    /// The lowest message at each level that came back since consumers that passed over some were told.
+    pub returned: BTreeMap<u8, EventId>,
     /// Where a look at what the remaining consumers have refused goes on.
     pub recheck_from: EventId,
     /// Consumers that drain.
@@ -65,6 +69,8 @@ impl Queue {
             counted_ahead: BTreeSet::new(),
             blocked: BTreeSet::new(),
             refusals: false,
+            passed_over: false,
+            returned: BTreeMap::new(),
             recheck_from: 0,
             draining: BTreeSet::new(),
             window: 0,
@@ -182,16 +188,21 @@ impl Engine {
             queue.refusals = refusals;
         }
         let Some(&last) = ids.last() else { return false };
+        let mut next = last + 1;
         for &id in &ids {
+            if self.is_step_long() {
+                next = id;
+                break;
+            }
             let hold = self.store(key).and_then(|s| s.log.get(id)).map(|entry| entry.hold);
             if matches!(hold, Some(Hold::Ready | Hold::Delayed(_))) {
                 self.dead_letter_if_all_refused(key, id);
             }
         }
         if let Some(queue) = self.store_mut(key).and_then(|s| s.queue_mut()) {
-            queue.recheck_from = last + 1;
+            queue.recheck_from = next;
         }
-        ids.len() == RECHECKED_PER_TASK
+        ids.len() == RECHECKED_PER_TASK || next <= last
     }
 
     fn note_refused(&mut self, key: StoreKey, taker: TakerKey, id: EventId) {
@@ -260,16 +271,32 @@ impl Engine {
         } else {
             let level = queue.level(priority);
             queue.ready.insert(level, id);
-            let takers: Vec<TakerKey> = queue.rings.all().collect();
-            for taker in takers {
-                if let Some(state) = self.takers.get_mut(taker) {
-                    state.look_again(level, id);
-                }
+            if queue.passed_over {
+                // Thousands may come back at once, and there may be thousands to tell.
+                let lowest = queue.returned.entry(level).or_insert(id);
+                *lowest = id.min(*lowest);
             }
             self.schedule(Task::Dispatch(key));
         }
         if leaves != 0 {
             self.watch_expiry(key, leaves);
+        }
+    }
+
+    /// Consumers that passed over messages look at those again that came back since, before any is chosen.
+    pub(crate) fn look_again_at_returned(&mut self, key: StoreKey) {
+        let Some(queue) = self.stores.get_mut(key).and_then(Store::queue_mut) else { return };
+        if queue.returned.is_empty() {
+            return;
+        }
+        let returned = std::mem::take(&mut queue.returned);
+        queue.passed_over = false;
+        for taker in queue.rings.all() {
+            let Some(state) = self.takers.get_mut(taker) else { continue };
+            for (&level, &id) in &returned {
+                state.look_again(level, id);
+            }
+            queue.passed_over |= state.scanned.iter().any(|&passed| passed > 0);
         }
     }
 

@@ -137,6 +137,15 @@ impl Reader {
         &self.owed
     }
 
+    /// Whether it is to have all events from its position on, and none before.
+    pub(crate) fn wants_all(&self) -> bool {
+        self.filter.is_none()
+            && self.no_local.is_none()
+            && self.owed.is_empty()
+            && self.passed.is_empty()
+            && self.done.is_empty()
+    }
+
     /// Says what became of an event that it owes.
     pub(crate) fn owe(&mut self, id: EventId, owed: Owed) {
         self.owed.insert(id, owed);

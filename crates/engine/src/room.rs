@@ -12,6 +12,8 @@ use postroad_record::{IdRange, Record, Removal};
 
 /// Events that one task of expiry or eviction removes at most.
 const EXPIRED_PER_TASK: usize = 256;
+/// Looks at readers that are behind, for the events that it removes, after which such a task removes no more.
+const LOOKS_PER_TASK: usize = 8_192;
 /// Pages of events that one task of expiry looks through at most.
 const PAGES_PER_TASK: usize = 64;
 /// Events that one arrival evicts at most: where a capacity was lowered, a task removes the rest.
@@ -53,6 +55,9 @@ impl Engine {
             if !self.store(key).is_some_and(is_full) {
                 return Ok(());
             }
+            if self.is_step_long() {
+                break;
+            }
             match self.evict_oldest(key) {
                 Eviction::Done => {}
                 Eviction::NothingFree if self.store(key).is_some_and(waits_alone) => {
@@ -85,7 +90,11 @@ impl Engine {
 
     /// Evicts what is above the capacity of a store that does not honour it; whether there is more to do.
     pub(crate) fn evict(&mut self, key: StoreKey) -> bool {
-        for _ in 0..EXPIRED_PER_TASK {
+        let oldest = self.store(key).and_then(|store| store.log.first()).map_or(0, |entry| entry.event.id);
+        for _ in 0..self.removed_singly(key, oldest) {
+            if self.is_step_long() {
+                break;
+            }
             let over = |store: &Store| !store.honour_capacity() && is_over(store);
             if !self.store(key).is_some_and(over) || self.evict_oldest(key) != Eviction::Done {
                 return false;
@@ -115,6 +124,17 @@ impl Engine {
         Err(Refusal::new(Code::JoinSpoolFull, name, text))
     }
 
+    /// Refuses a repetition where the archives of a store could not be told of it. Elsewhere it takes no room.
+    pub(crate) fn check_repeated_arrival(&self, store: &Store, durable: bool) -> Result<(), Refusal> {
+        if store.archives_out.is_empty() {
+            return Ok(());
+        }
+        if store.keeps_on_disk(durable) {
+            self.check_disk(&store.name)?;
+        }
+        self.check_spool(store)
+    }
+
     fn evict_oldest(&mut self, key: StoreKey) -> Eviction {
         let Some(store) = self.store(key) else { return Eviction::NothingFree };
         let Some(entry) = oldest_free(store).cloned() else { return Eviction::NothingFree };
@@ -131,7 +151,7 @@ impl Engine {
         if !self.lay_out(key, &entry.event, &cause) {
             return Eviction::Kept;
         }
-        self.note_skipped(key, id);
+        self.note_skipped(key, &[id]);
         self.count(key, |c| c.evicted_total += 1);
         self.take_out(key, &[id], Removal::Evicted);
         Eviction::Done
@@ -154,7 +174,7 @@ impl Engine {
             let (on_disk, kept) = (at / 2 == 1, at % 2 == 1);
             self.record(Record::Removed { store: key, ids, why, kept }, on_disk);
         }
-        if !matches!(why, Removal::Unneeded | Removal::Consumed) {
+        if !matches!(why, Removal::Unneeded | Removal::Consumed | Removal::Expired) {
             self.move_on(key, ids);
         }
         self.room_in(key);
@@ -195,8 +215,21 @@ impl Engine {
 
     /// Removes events whose time is over; whether there is more to do.
     pub(crate) fn expire(&mut self, key: StoreKey) -> bool {
+        let mut gone = Vec::new();
+        let more = self.lay_out_all_expired(key, &mut gone);
+        gone.sort_unstable();
+        self.remove_expired(key, &gone);
+        let earliest = self.store(key).and_then(|store| store.lifetimes.first());
+        if earliest.is_none_or(|(at, _)| at > self.now.wall) {
+            self.move_on_from_expired(key);
+        }
+        more
+    }
+
+    /// Finds events whose time is over, to be removed together; whether there is more to do.
+    fn lay_out_all_expired(&mut self, key: StoreKey, gone: &mut Vec<EventId>) -> bool {
         let (mut expired, mut looks) = (0, 0);
-        while expired < EXPIRED_PER_TASK && looks < PAGES_PER_TASK {
+        while expired < EXPIRED_PER_TASK && looks < PAGES_PER_TASK && !self.is_step_long() {
             let now = self.now.wall;
             let Some(store) = self.store_mut(key) else { return false };
             if store.expiry_timer <= now {
@@ -218,16 +251,47 @@ impl Engine {
                 }
             }
             due.sort_unstable();
-            let room = EXPIRED_PER_TASK - expired;
-            if due.len() <= room {
+            let last = due.iter().map(|&(_, id)| id).max().unwrap_or(0);
+            let room = at_once(self.asked_for_each(key, last)).saturating_sub(expired);
+            let Some(store) = self.store_mut(key) else { return false };
+            let all = due.len() <= room;
+            if all {
                 store.lifetimes.set(page, next);
             }
             due.truncate(room);
             expired += due.len();
-            for (_, id) in due {
-                if !self.expire_one(key, id) {
-                    self.keep_expired(key, id);
+            if !self.lay_out_expired_of_page(key, &due, gone) {
+                return false;
+            }
+            if !all {
+                // The page would be found again, with what is to be removed still in it.
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Lays out events of a page of which no time is noted any more; it is noted again for those that do not fit into the
+    /// step. False if a message must be read first.
+    fn lay_out_expired_of_page(
+        &mut self,
+        key: StoreKey,
+        due: &[(WallMs, EventId)],
+        gone: &mut Vec<EventId>,
+    ) -> bool {
+        let by_keys = self.lays_out_by_keys(key);
+        for &(leaves, id) in due {
+            let long = self.is_step_long();
+            if long || (by_keys && !self.is_at_hand(key, id, Task::Expire(key))) {
+                if let Some(store) = self.store_mut(key) {
+                    store.lifetimes.note(leaves, id);
                 }
+                return long;
+            }
+            if self.lay_out_expired(key, id) {
+                gone.push(id);
+            } else {
+                self.keep_expired(key, id);
             }
         }
         true
@@ -242,6 +306,16 @@ impl Engine {
 
     /// Removes one event whose time is over; false if it was to be laid out and nothing can take it.
     pub(crate) fn expire_one(&mut self, key: StoreKey, id: EventId) -> bool {
+        if !self.lay_out_expired(key, id) {
+            return false;
+        }
+        self.remove_expired(key, &[id]);
+        self.move_on_from_expired(key);
+        true
+    }
+
+    /// Puts an event whose time is over where its store wants such; false if nothing can take it.
+    fn lay_out_expired(&mut self, key: StoreKey, id: EventId) -> bool {
         let Some(store) = self.store(key) else { return true };
         let Some(entry) = store.log.get(id).cloned() else { return true };
         let cause = Cause {
@@ -251,13 +325,38 @@ impl Engine {
             named_object: None,
             annotations: None,
         };
-        if !self.lay_out(key, &entry.event, &cause) {
-            return false;
+        self.lay_out(key, &entry.event, &cause)
+    }
+
+    /// Removes events, ascending, that were laid out.
+    fn remove_expired(&mut self, key: StoreKey, ids: &[EventId]) {
+        self.note_skipped(key, ids);
+        self.count(key, |c| c.expired_total += ids.len() as u64);
+        self.take_out(key, ids, Removal::Expired);
+        if let (Some(store), Some(&first), Some(&last)) = (self.store_mut(key), ids.first(), ids.last()) {
+            let (lowest, highest) = store.expired.unwrap_or((first, last));
+            store.expired = Some((lowest.min(first), highest.max(last)));
         }
-        self.note_skipped(key, id);
-        self.count(key, |c| c.expired_total += 1);
-        self.take_out(key, &[id], Removal::Expired);
-        true
+    }
+
+    /// Readers that stood at what expired look for the next event, once all of it is gone: they would pass the rest of it
+    /// unseen, and nobody would be told that they miss it.
+    fn move_on_from_expired(&mut self, key: StoreKey) {
+        let Some(store) = self.store_mut(key) else { return };
+        let Some((first, last)) = store.expired.take() else { return };
+        let Some(channel) = store.channel() else { return };
+        let places = (first, ReaderKey::FIRST)..(last.saturating_add(1), ReaderKey::FIRST);
+        let waiting: Vec<ReaderKey> =
+            channel.readers.needs.range(places).map(|&(_, reader)| reader).collect();
+        for reader in waiting {
+            self.schedule(Task::Feed(reader));
+        }
+    }
+
+    /// How many events a task may remove one by one, of which the first is this one: each is a record for every reader
+    /// that is behind.
+    pub(crate) fn removed_singly(&self, key: StoreKey, first: EventId) -> usize {
+        at_once(self.readers_behind(key, first).count())
     }
 
     /// Events left the store: what waited for room can go on.
@@ -268,6 +367,11 @@ impl Engine {
             self.schedule(Task::Join(join));
         }
     }
+}
+
+/// How many events a task may remove at once where so many readers must be looked at for each; one at least.
+fn at_once(readers: usize) -> usize {
+    (LOOKS_PER_TASK / readers.max(1)).clamp(1, EXPIRED_PER_TASK)
 }
 
 /// Whether the store holds as many events as its capacity allows, with those that wait for their time.

@@ -180,6 +180,9 @@ impl Engine {
     /// Makes events of the messages whose time has come; whether there is more to do.
     pub(crate) fn release_due(&mut self, key: StoreKey) -> bool {
         for _ in 0..DUE_PER_TASK {
+            if self.is_step_long() {
+                break;
+            }
             let now = self.now.wall;
             let Some(store) = self.store_mut(key) else { return false };
             let schedule = &mut store.schedule;
@@ -212,6 +215,9 @@ impl Engine {
             return true;
         }
         if expires != 0 && expires <= self.now.wall {
+            if self.lays_out_by_keys(key) && !self.read_due(key) {
+                return false;
+            }
             self.expire_scheduled(key, number, &scheduled);
         } else {
             return self.store_due(key, number, scheduled);
@@ -221,8 +227,7 @@ impl Engine {
 
     fn store_due(&mut self, key: StoreKey, number: u64, scheduled: Scheduled) -> bool {
         let Some(store) = self.store(key) else { return true };
-        let channel = store.channel();
-        if channel.is_some_and(|channel| !channel.settings.publish_keys.is_empty()) && !self.read_due(key) {
+        if store.has_publish_keys() && !self.read_due(key) {
             return false;
         }
         let Scheduled { event, on_disk, .. } = scheduled;

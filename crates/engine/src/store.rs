@@ -16,7 +16,7 @@ use crate::temporary::Temporary;
 use postroad_model::id::{EventId, JoinKey, Origin, StoreKey, StoreUid, WallMs};
 use postroad_model::refusal::Code;
 use postroad_model::settings::{DedupeSettings, PublisherDedupe, StoreType};
-use postroad_record::{Extra, MadeBy, StoreDefinition, StoredEvent};
+use postroad_record::{Extra, IdRange, MadeBy, StoreDefinition, StoredEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -61,6 +61,8 @@ pub(crate) struct Store {
     pub lifetimes: Lifetimes,
     /// The wall-clock time for which expiry has a timer, 0 if it has none.
     pub expiry_timer: WallMs,
+    /// The lowest and the highest event that expired since the readers which stood at such were told.
+    pub expired: Option<IdRange>,
     /// Events of a channel whose time is over and that nothing can take (5.1).
     pub unburied: BTreeSet<EventId>,
     /// Messages that wait for their delivery time (QU-9).
@@ -164,6 +166,7 @@ impl Store {
             copies: Copies::default(),
             lifetimes: Lifetimes::default(),
             expiry_timer: 0,
+            expired: None,
             unburied: BTreeSet::new(),
             schedule: Schedule::default(),
             retry_from: 0,
@@ -337,6 +340,12 @@ impl Store {
 }
 
 impl Store {
+    /// Where messages of a queue go whose time is over.
+    #[must_use]
+    pub(crate) fn expiry_queue(&self) -> Option<&str> {
+        self.queue()?.settings.expiry_queue.as_deref()
+    }
+
     /// Where events removed before consumption go.
     #[must_use]
     pub(crate) fn dead_event_store(&self) -> Option<&str> {

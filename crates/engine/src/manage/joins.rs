@@ -5,6 +5,7 @@ use crate::admin::{JoinCounters, JoinView, Response};
 use crate::consumer::parse_selector;
 use crate::engine::Engine;
 use crate::join::Join;
+use crate::log::Entry;
 use crate::object::made_by_text;
 use crate::reader::Position;
 use crate::store::Store;
@@ -254,24 +255,19 @@ impl Engine {
     pub(crate) fn join_backlog(&self, key: JoinKey) -> u64 {
         let Some(join) = self.joins.get(&key).filter(|_| !self.stands_by(key)) else { return 0 };
         let Some(store) = self.store(join.source) else { return 0 };
-        let count = if join.settings.archive {
+        if join.settings.archive {
             let ahead = store.arrivals.iter().filter(|arrival| arrival.number > join.passed);
-            ahead.filter(|arrival| self.passes_filter(key, arrival.number, &arrival.event)).count()
-        } else {
-            let at = self.join_position(key);
-            let mut next = store.log.first_from(at);
-            let stored = std::iter::from_fn(|| {
-                let entry = next?;
-                next = store.log.first_from(entry.event.id + 1);
-                Some(entry)
-            });
-            let spooled = store.spool.range(at..).map(|(_, entry)| entry);
-            stored
-                .chain(spooled)
-                .filter(|entry| self.passes_filter(key, entry.event.id, &entry.event))
-                .count()
-        };
-        count as u64
+            let passing = ahead.filter(|arrival| self.passes_filter(key, arrival.number, &arrival.event));
+            return passing.count() as u64;
+        }
+        let at = self.join_position(key);
+        let passes = |entry: &Entry| self.passes_filter(key, entry.event.id, &entry.event);
+        let spooled = store.spool.range(at..).filter(|(_, entry)| passes(entry)).count() as u64;
+        let filter = self.readers.get(join.reader).and_then(|reader| reader.filter.as_ref());
+        if filter.is_none() && join.old_filters.is_empty() {
+            return spooled + store.log.len_from(at);
+        }
+        spooled + store.log.count_from(at, passes)
     }
 
     fn join_response(&self, key: JoinKey, created: bool) -> Result<Response, Refusal> {

@@ -507,3 +507,50 @@ fn arrivals_that_are_gone_are_no_lag() {
          view c->early lag_events=0",
     );
 }
+
+#[test]
+fn repeated_arrivals_are_held_up_to_the_same_limit() {
+    let settings = BrokerSettings { name: "here".into(), spool_max_events: 3, ..BrokerSettings::default() };
+    check_with(
+        settings.clone(),
+        "channel a publisher_dedupe=message-id
+         queue q
+         join a->q name=archive archive=true
+         pause archive
+         publish a 1{id=X} 1{id=X} 1{id=X}
+         publish a 1{id=X} => JOIN_SPOOL_FULL
+         publish a 2{id=Y} => JOIN_SPOOL_FULL
+         view a deduplicated_total=2 refused_total=2
+         crash
+         publish a 1{id=X} => JOIN_SPOOL_FULL
+         resume archive
+         stored q = 1 1 1
+         disk full
+         publish a 1{id=X} => DISK_FULL
+         publish a 1{id=X,mem}
+         disk free
+         publish a 1{id=X}
+         stored q = 1 1 1 1 1
+         publish a 3{id=Z,delay=50} 3{id=Z} 3{id=Z} 3{id=Z} 3{id=Z}",
+    );
+    // What comes over a join waits where it would be kept.
+    check_with(
+        settings,
+        "channel a
+         channel b
+         channel c
+         queue q
+         join a->b
+         join a->c
+         join b->c
+         join c->q name=archive archive=true
+         pause archive
+         publish a 1 2
+         stored c = 1 2
+         view b->c state=blocked reason=destination-full duplicate_total=1
+         resume archive
+         wait 1000
+         view b->c state=running duplicate_total=2
+         stored q = 1 1 2 2",
+    );
+}

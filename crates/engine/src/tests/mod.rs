@@ -20,6 +20,7 @@ mod paging;
 mod paths;
 mod queues;
 mod schedule;
+mod steps;
 mod temporaries;
 mod wild;
 

@@ -210,3 +210,96 @@ fn look(broker: &mut Broker) -> (u64, usize) {
     let Ok(Response::Object(view)) = broker.ask(request) else { panic!("no object") };
     (view.backlog, broker.reads - before)
 }
+
+#[test]
+fn what_crosses_a_join_to_a_channel_with_publish_keys_is_read_first() {
+    for away in ["", "restart"] {
+        check(&format!(
+            "channel a
+             channel b publish_keys=[{{\"name\":\"k\"}}]
+             join a->b
+             pause a->b
+             publish a 1{{k=1}} 2{{k=1}} 3{{k=2}}
+             {away}
+             resume a->b
+             stored b = 2 3
+             crash
+             publish a 4{{k=2}}
+             stored b = 2 4"
+        ));
+    }
+    // Too large for its target, it goes to one with keys.
+    check(
+        "channel a dead_event_store=grave
+         channel b max_message_size=1
+         channel grave publish_keys=[{\"name\":\"k\"}]
+         join a->b
+         pause a->b
+         publish a 1{k=1} 2{k=1} 3{k=2}
+         restart
+         resume a->b
+         stored grave = 2 3",
+    );
+}
+
+#[test]
+fn what_expires_into_a_channel_with_publish_keys_is_read_first() {
+    for away in ["", "restart"] {
+        for store in ["channel c", "queue c", "queue c expiry_queue=grave"] {
+            check(&format!(
+                "channel grave publish_keys=[{{\"name\":\"k\"}}]
+                 {store} dead_event_store=grave
+                 publish c 1{{k=1,ttl=100}} 2{{k=1,ttl=100}} 3{{k=2,ttl=100}}
+                 {away}
+                 wait 200
+                 stored c =
+                 stored grave = 2 3
+                 publish c 4{{k=2,ttl=100,delay=1000}} 5{{k=2,ttl=100,delay=1000}}
+                 {away}
+                 wait 200
+                 stored grave = 2 5"
+            ));
+        }
+    }
+    // Also when it could not be laid out at first.
+    check(
+        "channel grave capacity=2 publish_keys=[{\"name\":\"k\"}]
+         queue DLQ capacity=1
+         publish DLQ 0
+         publish grave 0 0
+         queue c dead_event_store=grave
+         publish c 1{k=1,ttl=100} 2{k=1,ttl=100}
+         wait 200
+         stored c = 1 2
+         restart
+         channel grave publish_keys=[{\"name\":\"k\"}]
+         wait 30000
+         stored grave = 0 0 2",
+    );
+}
+
+#[test]
+fn what_a_join_leaves_behind_is_counted_without_making_pages_hot() {
+    for (join, left) in [("", 6_000), ("start=100", 5_901), ("start=5999", 2), ("filter=\"k = 1\"", 2)] {
+        let mut broker = check(&format!(
+            "channel a
+             channel b
+             publish a x{{k=1}} 2..5999 y{{k=1}}
+             join a->b start=all {join} enabled=false"
+        ));
+        let hot = |broker: &Broker| {
+            let store = broker.engine.store(broker.engine.channels["a"]).unwrap();
+            store.log.leaves().filter(|leaf| leaf.if_cold().is_none()).count()
+        };
+        let before = hot(&broker);
+        let request = Request::DeleteJoin { name: "a->b".into(), drain: false };
+        broker.engine.handle(broker.now, Command::Admin { reply: 99, request: Box::new(request) });
+        // Where the join stands is looked at.
+        assert!(hot(&broker) <= before + 1, "{} pages are hot, {before} were", hot(&broker));
+        broker.run();
+        let Some(Ok(Response::JoinDeleted { not_forwarded, .. })) = broker.replies.get(&99) else {
+            panic!("{:?}", broker.replies)
+        };
+        assert_eq!(*not_forwarded, left, "{join}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Queues: competition, order, attempts, expiry, browsing, capacity (named-objects 3.6, 3.12; joins-and-interest 5.1).
 
-use super::script::{check, check_with};
+use super::broker::Broker;
+use super::script::{check, check_with, continue_with};
 use postroad_model::settings::BrokerSettings;
 use postroad_testkit::proves;
 
@@ -449,4 +450,34 @@ fn a_message_held_only_in_memory_is_written_when_a_store_on_disk_takes_it() {
          crash
          stored p = 1",
     );
+}
+
+#[test]
+fn consumers_that_passed_over_messages_are_told_once_of_all_that_come_back() {
+    let mut broker = check(
+        "queue q
+         consume A q
+         publish q 1..500{k=1} 501..600
+         got A = 1..600
+         consume S q selector=\"k = 1\"
+         consume T q selector=\"k = 2\"
+         publish q x{k=3}
+         got A = x
+         queue q
+         detach A
+         got S = 1..500
+         release S ..500
+         got S = 1..500",
+    );
+    let taker = |broker: &Broker, name: &str| broker.consumers[name].taker.unwrap();
+    let passed = |broker: &Broker, name: &str| {
+        broker.engine.takers.get(taker(broker, name)).unwrap().scanned.iter().max().copied().unwrap()
+    };
+    let before = passed(&broker, "T");
+    assert!(before >= 500);
+    let conn = crate::ConnId(broker.consumers["S"].conn);
+    broker.handle(crate::Command::Disconnect { conn });
+    assert_eq!(passed(&broker, "T"), before, "nobody is looked at for each message");
+    broker.run();
+    continue_with(&mut broker, "consume B q credit=1\ngot B = 1*1");
 }
