@@ -42,6 +42,8 @@ impl Engine {
         link: LinkNo,
         spec: &ConsumerSpec,
     ) -> Result<(TakerKey, Resolved), Refusal> {
+        // One that was refused may have sent this before it knew.
+        self.conns.get(&conn).ok_or_else(connection_gone)?;
         let selector = parse_selector(spec.selector.as_deref())?;
         let (store, address) = match &spec.source {
             ConsumerSource::Temporary(lifetime) => {
@@ -215,15 +217,16 @@ impl Engine {
             Place::Volatile | Place::Object(_) => None,
         };
         let held = self.conns.get(&conn).is_some_and(|state| state.held);
-        let key = self.takers.insert(|key| {
-            let mut taker = Taker::new(key, conn, link, store, source);
-            taker.filter = own_filter;
-            taker.presettled = spec.presettled;
-            taker.held = held;
-            taker
-        });
+        let mut taker = Taker::new(conn, link, store, source);
+        taker.filter = own_filter;
+        taker.presettled = spec.presettled;
+        taker.held = held;
+        let key: TakerKey = self.takers.insert(|_| taker);
         if let Some(state) = self.conns.get_mut(&conn) {
             state.takers.insert(key);
+        }
+        if let Some(store) = self.store_mut(store) {
+            store.takers.insert(key);
         }
         match source {
             Source::Queue => {
@@ -437,6 +440,9 @@ impl Engine {
         let Some(taker) = self.takers.remove(key) else { return };
         if let Some(conn) = self.conns.get_mut(&taker.conn) {
             conn.takers.remove(&key);
+        }
+        if let Some(store) = self.store_mut(taker.store) {
+            store.takers.remove(&key);
         }
         match taker.source {
             Source::Queue => {

@@ -543,7 +543,8 @@ impl Engine {
     fn disconnect(&mut self, conn: ConnId) {
         let Some(state) = self.conns.remove(&conn) else { return };
         for producer in state.producers {
-            if let Some(store) = self.producers.remove(producer).and_then(|producer| producer.store()) {
+            let gone = self.close_producer_quietly(producer);
+            if let Some(store) = gone.and_then(|producer| producer.store()) {
                 self.reap_later(store);
             }
         }

@@ -105,12 +105,15 @@ impl Engine {
     /// Removes a store with its objects and consumers; its joins have been dealt with.
     pub(crate) fn delete_store_now(&mut self, key: StoreKey) {
         let Some(store) = self.store(key) else { return };
-        let (name, durable) = (store.name.to_string(), store.owner.is_none());
+        let (name, durable, is_queue) = (store.name.to_string(), store.owner.is_none(), store.is_queue());
         self.abandon_jobs(&name, |job| job.store() == Some(key));
-        let objects: Vec<ObjectKey> =
-            self.objects.values().filter(|o| o.store == key).map(|o| o.key).collect();
-        for object in objects {
-            self.delete_object_now(object);
+        // Temporary queues go by the thousand, and each look at all objects would take as long as there are any.
+        if !is_queue {
+            let of_store = |object: &&crate::object::Object| object.store == key;
+            let objects: Vec<ObjectKey> = self.objects.values().filter(of_store).map(|o| o.key).collect();
+            for object in objects {
+                self.delete_object_now(object);
+            }
         }
         for taker in self.takers_of(key) {
             let text = format!("'{name}' was deleted");
@@ -130,7 +133,7 @@ impl Engine {
 
     /// Consumers of a store, of every kind.
     pub(crate) fn takers_of(&self, store: StoreKey) -> Vec<TakerKey> {
-        self.takers.iter().filter(|taker| taker.store == store).map(|taker| taker.key).collect()
+        self.store(store).map(|store| store.takers.iter().copied().collect()).unwrap_or_default()
     }
 
     /// Consumers that take or read, without browsers.
@@ -138,10 +141,8 @@ impl Engine {
         match store.queue() {
             Some(queue) => queue.rings.all().count(),
             None => {
-                let real = |t: &&crate::taker::Taker| {
-                    t.store == store.key && !matches!(t.source, Source::Browser { .. })
-                };
-                self.takers.iter().filter(real).count()
+                let takers = store.takers.iter().filter_map(|key| self.takers.get(*key));
+                takers.filter(|taker| !matches!(taker.source, Source::Browser { .. })).count()
             }
         }
     }

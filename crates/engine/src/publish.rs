@@ -78,6 +78,9 @@ impl Engine {
             return;
         };
         state.producers.insert(producer);
+        if let Some(store) = store.and_then(|store| self.store_mut(store)) {
+            store.producers.insert(producer);
+        }
         if let (ProducerTarget::Temporary(_), Some(store)) = (target, store) {
             self.made_by(store, Maker::Producer(producer));
         }
@@ -133,13 +136,17 @@ impl Engine {
         if let Some(conn) = self.conns.get_mut(&producer.conn) {
             conn.producers.remove(&key);
         }
+        if let Some(store) = producer.store.and_then(|store| self.store_mut(store)) {
+            store.producers.remove(&key);
+        }
         Some(producer)
     }
 
     /// The producers attached to a store, with their links.
     pub(crate) fn producers_of(&self, store: StoreKey) -> Vec<(ProducerKey, ConnId, LinkNo)> {
-        let of_store = |p: &&Producer| p.store == Some(store);
-        self.producers.iter().filter(of_store).map(|p| (p.key, p.conn, p.link)).collect()
+        let keys = self.store(store).into_iter().flat_map(|store| &store.producers);
+        let producers = keys.filter_map(|key| self.producers.get(*key));
+        producers.map(|p| (p.key, p.conn, p.link)).collect()
     }
 
     /// Takes a message from a producer.

@@ -73,11 +73,6 @@ impl<T> Slots<T> {
         self.free.push(index);
         Some(taken)
     }
-
-    /// Everything, in the order of the slots.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().filter_map(|slot| slot.1.as_ref())
-    }
 }
 
 #[cfg(test)]

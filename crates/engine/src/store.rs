@@ -2,7 +2,7 @@
 
 use crate::annotated::Annotated;
 use crate::channel::Channel;
-use crate::command::ConnId;
+use crate::command::{ConnId, ProducerKey, TakerKey};
 use crate::copies::Copies;
 use crate::effect::Step;
 use crate::keys::Keys;
@@ -101,6 +101,10 @@ pub(crate) struct Store {
     pub held_up_by: BTreeSet<JoinKey>,
     /// Joins that wait for room here.
     pub waiting: BTreeSet<JoinKey>,
+    /// Links that send to it.
+    pub producers: BTreeSet<ProducerKey>,
+    /// Consumers and browsers.
+    pub takers: BTreeSet<TakerKey>,
     /// Counters since the start.
     pub counters: StoreCounters,
 }
@@ -186,6 +190,8 @@ impl Store {
             archives_out: BTreeSet::new(),
             held_up_by: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            producers: BTreeSet::new(),
+            takers: BTreeSet::new(),
             counters: StoreCounters::default(),
         }
     }

@@ -1,6 +1,6 @@
 //! Takers: consumers attached to a queue, to a reader of a channel, or as browsers (DESIGN 7.6).
 
-use crate::command::{ConnId, LinkNo, TakerKey};
+use crate::command::{ConnId, LinkNo};
 use crate::effect::Step;
 use crate::reader::ReaderKey;
 use crate::ready::PRIORITIES;
@@ -30,8 +30,6 @@ pub(crate) enum Source {
 /// An attached consumer.
 #[derive(Debug)]
 pub(crate) struct Taker {
-    /// Its own key.
-    pub key: TakerKey,
     /// The connection.
     pub conn: ConnId,
     /// The link.
@@ -58,10 +56,8 @@ pub(crate) struct Taker {
     pub held: bool,
     /// Bytes sent that its connection has not counted yet.
     pub uncounted: u64,
-    /// Deliveries from `first_open` on; `None` where the outcome came.
-    open: VecDeque<Option<EventId>>,
-    first_open: u64,
-    open_count: u64,
+    /// Deliveries without outcome.
+    open: Unsettled,
     /// What its latest delivery waits for; later ones wait at least as long, so that a link keeps its order.
     pub after: Step,
     /// Messages that it will not be offered again (AK-2).
@@ -73,9 +69,8 @@ pub(crate) struct Taker {
 impl Taker {
     /// A taker without credit.
     #[must_use]
-    pub(crate) fn new(key: TakerKey, conn: ConnId, link: LinkNo, store: StoreKey, source: Source) -> Self {
+    pub(crate) fn new(conn: ConnId, link: LinkNo, store: StoreKey, source: Source) -> Self {
         Self {
-            key,
             conn,
             link,
             store,
@@ -89,9 +84,7 @@ impl Taker {
             presettled: false,
             held: false,
             uncounted: 0,
-            open: VecDeque::new(),
-            first_open: 0,
-            open_count: 0,
+            open: Unsettled::default(),
             after: Step(0),
             refused: BTreeSet::new(),
             scanned: [0; PRIORITIES],
@@ -108,7 +101,7 @@ impl Taker {
         if self.presettled || matches!(self.source, Source::Browser { .. }) {
             return credit;
         }
-        credit.min(u64::from(max_window).saturating_sub(self.open_count))
+        credit.min(u64::from(max_window).saturating_sub(self.open.count))
     }
 
     /// Whether it takes only some messages, so that it must be asked about each.
@@ -128,43 +121,67 @@ impl Taker {
     pub(crate) fn note_sent(&mut self, event: EventId) -> u64 {
         let tag = self.sent;
         self.sent += 1;
-        if self.presettled {
-            self.first_open = self.sent;
-        } else {
-            if self.open.is_empty() {
-                self.first_open = tag;
-            }
-            self.open.push_back(Some(event));
-            self.open_count += 1;
+        if !self.presettled {
+            self.open.push(tag, event);
         }
         tag
     }
 
     /// Takes the outcome of a range: the deliveries in it that were open, in order.
     pub(crate) fn close_range(&mut self, first: u64, last: u64) -> Vec<(u64, EventId)> {
-        let mut closed = Vec::new();
-        let end = self.first_open + self.open.len() as u64;
-        for tag in first.max(self.first_open)..end.min(last.saturating_add(1)) {
-            closed.extend(self.close(tag).map(|event| (tag, event)));
-        }
-        closed
-    }
-
-    /// Takes the outcome of one delivery, if it was open.
-    pub(crate) fn close(&mut self, tag: u64) -> Option<EventId> {
-        let at = usize::try_from(tag.checked_sub(self.first_open)?).ok()?;
-        let event = self.open.get_mut(at)?.take()?;
-        self.open_count -= 1;
-        while let Some(None) = self.open.front() {
-            self.open.pop_front();
-            self.first_open += 1;
-        }
-        Some(event)
+        self.open.take(first, last)
     }
 
     /// Every delivery without outcome, oldest first; none is open afterwards.
     pub(crate) fn close_all(&mut self) -> Vec<(u64, EventId)> {
-        self.close_range(0, u64::MAX)
+        self.open.take(0, u64::MAX)
+    }
+}
+
+/// Deliveries without outcome, in the order of their numbers.
+#[derive(Debug, Default)]
+struct Unsettled {
+    /// Each with its event; `None` where the outcome has come and that of an earlier one has not.
+    entries: VecDeque<(u64, Option<EventId>)>,
+    count: u64,
+}
+
+/// So many holes may always be there.
+const HOLES: u64 = 64;
+
+impl Unsettled {
+    fn push(&mut self, tag: u64, event: EventId) {
+        self.entries.push_back((tag, Some(event)));
+        self.count += 1;
+    }
+
+    /// Where the first is that has this number or a higher one.
+    fn find(&self, tag: u64) -> usize {
+        let Some((first, _)) = self.entries.front() else { return 0 };
+        // Most often none is missing in between.
+        let dense = usize::try_from(tag.saturating_sub(*first)).unwrap_or(usize::MAX);
+        match self.entries.get(dense) {
+            Some((there, _)) if *there == tag => dense,
+            _ => self.entries.partition_point(|(there, _)| *there < tag),
+        }
+    }
+
+    /// Takes out what is there of a range.
+    fn take(&mut self, first: u64, last: u64) -> Vec<(u64, EventId)> {
+        let mut taken = Vec::new();
+        let from = self.find(first);
+        for (tag, event) in self.entries.range_mut(from..).take_while(|(tag, _)| *tag <= last) {
+            taken.extend(event.take().map(|event| (*tag, event)));
+        }
+        self.count -= taken.len() as u64;
+        while let Some((_, None)) = self.entries.front() {
+            self.entries.pop_front();
+        }
+        // One that stays open must not keep the places of all that come after it.
+        if self.entries.len() as u64 > 2 * self.count + HOLES {
+            self.entries.retain(|(_, event)| event.is_some());
+        }
+        taken
     }
 }
 
@@ -173,8 +190,7 @@ mod tests {
     use super::*;
 
     fn taker() -> Taker {
-        let key = TakerKey { index: 0, generation: 0 };
-        Taker::new(key, ConnId(1), LinkNo(0), StoreKey(0), Source::Queue)
+        Taker::new(ConnId(1), LinkNo(0), StoreKey(0), Source::Queue)
     }
 
     #[test]
@@ -185,11 +201,26 @@ mod tests {
         }
         assert_eq!(taker.close_range(1, 2), [(1, 11), (2, 12)]);
         assert_eq!(taker.close_range(0, 2), [(0, 10)]);
-        assert_eq!(taker.open_count, 2);
+        assert_eq!(taker.open.count, 2);
         assert_eq!(taker.close_all(), [(3, 13), (4, 14)]);
         assert_eq!(taker.close_range(0, u64::MAX), []);
         assert_eq!(taker.note_sent(20), 5);
         assert_eq!(taker.close_range(5, 5), [(5, 20)]);
+    }
+
+    #[test]
+    fn one_that_stays_open_keeps_no_places_of_others() {
+        let mut taker = taker();
+        taker.note_sent(1);
+        taker.note_sent(2);
+        for tag in 2..10_000 {
+            taker.note_sent(tag + 1);
+            assert_eq!(taker.close_range(tag, tag), [(tag, tag + 1)]);
+        }
+        assert!(taker.open.entries.len() < 100);
+        assert_eq!(taker.close_range(1, 9_999), [(1, 2)]);
+        assert_eq!(taker.note_sent(20), 10_000);
+        assert_eq!(taker.close_all(), [(0, 1), (10_000, 20)]);
     }
 
     #[test]
@@ -200,7 +231,7 @@ mod tests {
         taker.note_sent(1);
         taker.note_sent(2);
         assert_eq!(taker.window(3), 1);
-        taker.close(0);
+        taker.close_range(0, 0);
         assert_eq!(taker.window(3), 2);
         assert_eq!(taker.window(100), 8);
     }

@@ -2,9 +2,11 @@
 
 use super::Draft;
 use super::broker::{Broker, Fate};
+use crate::admin::Request;
 use crate::command::{CloseMode, Command, ConsumerSource, ConsumerSpec, Settlement};
 use crate::{ConnId, Lifetime, LinkNo, ProducerTarget};
 use postroad_model::address::Address;
+use postroad_model::settings::QueueSettings;
 use postroad_testkit::proves;
 
 /// A consumer `A` of client `a` on a temporary queue of its own; the queue's address.
@@ -131,4 +133,19 @@ fn temporary_queues_without_end_cost_no_memory() {
     }
     assert!(most < 5, "{most} places for stores");
     assert!(broker.engine.conns[&conn].temporaries.is_empty());
+}
+
+/// A client may send an attach behind an open that is refused.
+#[test]
+fn a_consumer_of_a_connection_that_is_not_there_is_refused() {
+    let (mut broker, queue) = (Broker::new(), "q".to_owned());
+    let settings = QueueSettings::default();
+    broker.ask(Request::PutQueue { name: queue.clone(), settings, configured: false }).unwrap();
+    let takers = |broker: &Broker| broker.engine.stores.iter().map(|store| store.takers.len()).sum::<usize>();
+    assert!(consume(&mut broker, "A", "a", &queue));
+    assert_eq!(takers(&broker), 1);
+    let source = ConsumerSource::Address(Address::parse(&queue, None).unwrap());
+    let spec = Box::new(ConsumerSpec::new(source));
+    broker.send(Command::OpenConsumer { conn: ConnId(99), link: LinkNo(0), spec });
+    assert_eq!(takers(&broker), 1);
 }
