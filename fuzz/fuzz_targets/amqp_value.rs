@@ -10,7 +10,14 @@ fuzz_target!(|data: &[u8]| {
     let skipped = Reader::new(data).raw_value();
     // Borrowed scalars are checked as owned values are, or not looked into at all.
     let borrowed = ValueRef::read(&mut Reader::new(data));
-    let Ok(value) = Value::decode(&mut reader) else { return };
+    // What is only checked is refused where it would be if it were decoded.
+    let mut checked = Reader::new(data);
+    let check = checked.check_value();
+    let value = match Value::decode(&mut reader) {
+        Ok(value) => value,
+        Err(error) => return assert_eq!(check, Err(error)),
+    };
+    assert_eq!((check, checked.position()), (Ok(()), reader.position()));
     assert_eq!(skipped.expect("what can be read can be skipped").len(), reader.position());
     assert!(borrowed.is_ok());
     let mut written = Vec::new();

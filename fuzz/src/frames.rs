@@ -623,8 +623,7 @@ impl MessageSpec {
             "x-opt-delivery-time",
             "x-opt-delivery-delay",
         ];
-        const PROPERTIES: [&str; 5] =
-            ["a", "colour", "b", "x-opt-postroad-dl-reason", "AMQ_SCHEDULED_CRON"];
+        const PROPERTIES: [&str; 5] = ["a", "colour", "b", "x-opt-postroad-dl-reason", "AMQ_SCHEDULED_CRON"];
         let map = |names: &[&'static str], (which, value): (u8, i8)| {
             let mut map = Map::new();
             let name = names[usize::from(which) % names.len()];

@@ -35,6 +35,7 @@ pub mod transaction;
 pub mod value;
 pub mod writer;
 
+mod check;
 mod format;
 #[cfg(test)]
 mod tests;

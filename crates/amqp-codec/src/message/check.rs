@@ -1,13 +1,11 @@
 //! Checking the maps of a message that is passed on as it is encoded: nobody further on can read what breaks these
 //! rules.
 
-use crate::decode::Decode;
 use crate::decode_error::DecodeError;
 use crate::format;
 use crate::message::lookup::ValueRef;
 use crate::message::sections::Span;
 use crate::reader::Reader;
-use crate::value::Value;
 
 /// Checks a section of annotations (delivery annotations, message annotations, footer): its keys are symbols or
 /// `ulong`s (part 3, section 3.2.10), its values are whole. Offsets in errors count from the start of `message`.
@@ -64,8 +62,7 @@ fn open_map(message: &[u8], section: Span) -> Result<(Reader<'_>, u32), DecodeEr
 fn check_value(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     let code = reader.peek_code()?;
     if is_compound(code) || code == format::DESCRIBED {
-        // Such values are rare here, so they may cost an allocation.
-        return Value::decode(reader).map(|_| ());
+        return reader.check_value();
     }
     ValueRef::read(reader).map(|_| ())
 }

@@ -50,9 +50,20 @@ fn apply(bytes: &[u8], changes: &[Damage]) -> Vec<u8> {
     bytes
 }
 
+/// A value that is only checked is refused where it would be if it were decoded, and ends at the same place.
+fn check_agrees(bytes: &[u8]) {
+    let (mut checked, mut decoded) = (Reader::new(bytes), Reader::new(bytes));
+    let check = checked.check_value();
+    assert_eq!(check, Value::decode(&mut decoded).map(drop));
+    if check.is_ok() {
+        assert_eq!(checked.position(), decoded.position());
+    }
+}
+
 /// Everything that reads bytes of a peer, one after the other.
 fn read_everything(bytes: &[u8]) {
     again::<Value>(bytes);
+    check_agrees(bytes);
     again::<Message>(bytes);
     let _ = Reader::new(bytes).skip_value();
     let _ = ProtocolHeader::decode(bytes);
