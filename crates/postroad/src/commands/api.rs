@@ -4,6 +4,7 @@ use super::failure::{Failure, Outcome};
 use clap::Args;
 use serde_json::{Map, Value};
 use std::time::Duration;
+use ureq::Timeout;
 use ureq::http::{Method, Request, StatusCode, header};
 
 /// Where a broker on this machine listens.
@@ -14,6 +15,8 @@ const DEFAULT_PORT: u16 = 8161;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Long enough for a purge or a drain of a full store.
 const ANSWER_WITHIN: Duration = Duration::from_secs(300);
+/// Items of a page, where the caller chooses.
+const PAGE: usize = 1_000;
 /// Bytes of an answer at most.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
@@ -135,25 +138,22 @@ impl Api {
 
     /// All items of a collection, page by page.
     pub(crate) fn list(&self, path: &Path) -> Outcome<Vec<Value>> {
-        self.first(path, usize::MAX)
-    }
-
-    /// The first items of a collection, on as many pages as that takes.
-    pub(crate) fn first(&self, path: &Path, max: usize) -> Outcome<Vec<Value>> {
         let mut items = Vec::new();
         let mut page = self.get(path)?;
-        loop {
-            if let Some(Value::Array(found)) = page.get_mut("items").map(Value::take) {
-                items.extend(found);
-            }
-            match page.get("next").and_then(Value::as_str) {
-                Some(next) if items.len() < max => page = self.get(&path.clone().query("after", next))?,
-                _ => {
-                    items.truncate(max);
-                    return Ok(items);
-                }
-            }
+        while let Some(next) = take_items(&mut page, &mut items) {
+            page = self.get(&path.clone().query("after", &next))?;
         }
+        Ok(items)
+    }
+
+    /// The first items of a collection whose pages are of a size that the caller says, on as many pages as that takes.
+    pub(crate) fn first(&self, path: &Path, max: usize) -> Outcome<Vec<Value>> {
+        Ok(first(path, max, |page| self.get(page).map(Some))?.unwrap_or_default())
+    }
+
+    /// As [`Self::first`], of a collection that may be absent: `None` for 404.
+    pub(crate) fn find_first(&self, path: &Path, max: usize) -> Outcome<Option<Vec<Value>>> {
+        first(path, max, |page| self.find(page))
     }
 
     /// Creates or replaces a resource.
@@ -201,14 +201,56 @@ impl Api {
             }
             None => self.agent.run(request.body(()).map_err(odd)?),
         };
-        let mut response = answered.map_err(|error| self.unreachable(&error))?;
+        let mut response = answered.map_err(|error| match error {
+            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => self.unreachable(&error),
+            ureq::Error::Timeout(_) => self.unanswered(&error),
+            _ => self.unreachable(&error),
+        })?;
         let text = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string();
-        Ok((response.status(), text.map_err(|error| self.unreachable(&error))?))
+        Ok((response.status(), text.map_err(|error| self.unanswered(&error))?))
+    }
+
+    /// The broker has the request; nobody here knows what came of it.
+    fn unanswered(&self, error: &ureq::Error) -> Failure {
+        Failure::failed(format!(
+            "the broker at {} was asked, but its answer did not come: {error}",
+            self.root
+        ))
+        .with_advice("what was asked for may have been done, or go on: look before asking again")
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Failure {
         Failure::unreachable(format!("the broker at {} can't be reached: {error}", self.root))
             .with_advice("start it with 'postroad serve', or name another with --url or POSTROAD_URL")
+    }
+}
+
+/// Moves the items of a page behind those that are there; the cursor of the next page.
+fn take_items(page: &mut Value, items: &mut Vec<Value>) -> Option<String> {
+    if let Some(Value::Array(found)) = page.get_mut("items").map(Value::take) {
+        items.extend(found);
+    }
+    page.get("next").and_then(Value::as_str).map(str::to_owned)
+}
+
+fn first(
+    path: &Path,
+    max: usize,
+    fetch: impl Fn(&Path) -> Outcome<Option<Value>>,
+) -> Outcome<Option<Vec<Value>>> {
+    let (mut items, mut after): (Vec<Value>, Option<String>) = (Vec::new(), None);
+    loop {
+        let size = (max - items.len()).min(PAGE);
+        let mut wanted = path.clone().query("max", &size.to_string());
+        if let Some(next) = &after {
+            wanted = wanted.query("after", next);
+        }
+        let Some(mut page) = fetch(&wanted)? else { return Ok(None) };
+        after = take_items(&mut page, &mut items);
+        if after.is_none() || items.len() >= max {
+            items.truncate(max);
+            return Ok(Some(items));
+        }
     }
 }
 
@@ -297,6 +339,26 @@ mod tests {
 
     fn root(url: &str) -> Option<String> {
         Place::parse(url).ok().map(|place| place.root)
+    }
+
+    /// 2,500 items on pages of at most 700, whatever is asked for.
+    #[test]
+    fn the_first_items_come_on_as_many_pages_as_they_take() {
+        let page = |path: &Path| {
+            let number =
+                |name: &str| path.0.split(['?', '&']).find_map(|part| part.strip_prefix(name)?.parse().ok());
+            let (from, size): (u64, u64) = (number("after=").unwrap_or(0), number("max=").unwrap_or(0));
+            assert!((1..=PAGE as u64).contains(&size), "{}", path.0);
+            let to = 2_500.min(from + size.min(700));
+            let items: Vec<u64> = (from..to).collect();
+            let next = (to < 2_500).then(|| to.to_string());
+            Ok(Some(serde_json::json!({ "items": items, "next": next })))
+        };
+        for (max, found) in [(10, 10), (2_000, 2_000), (20_000, 2_500)] {
+            let items = first(&Path::of("queues"), max, page).ok().flatten().unwrap_or_default();
+            assert_eq!(items.len(), found);
+            assert_eq!(items.last().and_then(Value::as_u64), Some(found as u64 - 1));
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl DeadLetterCommand {
         let api = self.api.connect()?;
         let path = Path::of("queues").name(&self.queue).word("browse");
         match self.verb {
-            Verb::List(which) => list(&api, &which.on(path), &self.queue),
+            Verb::List(which) => list(&api, &which.on(path), which.max(), &self.queue),
             Verb::Show { id } => {
                 let mut found = api.list(&BrowseArgs::one(id).on(path))?;
                 let Some(event) = found.pop() else {
@@ -82,18 +82,14 @@ impl DeadLetterCommand {
     }
 }
 
-fn list(api: &Api, path: &Path, queue: &str) -> Outcome {
+fn list(api: &Api, path: &Path, max: usize, queue: &str) -> Outcome {
     // The broker makes the queue with the first dead letter.
-    let page = api.find(path)?;
-    if page.is_none() && queue != DEFAULT_QUEUE {
+    let found = api.find_first(path, max)?;
+    if found.is_none() && queue != DEFAULT_QUEUE {
         return Err(Failure::failed(format!("there is no queue '{queue}' [UNKNOWN_QUEUE]"))
             .with_advice("'postroad queue list' shows what there is"));
     }
-    let items = page.and_then(|mut page| page.get_mut("items").map(Value::take)).unwrap_or_default();
-    let items = match items {
-        Value::Array(items) => items,
-        _ => Vec::new(),
-    };
+    let items = found.unwrap_or_default();
     if api.json {
         return print::json_items(items);
     }

@@ -78,12 +78,17 @@ impl BrowseArgs {
         if let Some(filter) = &self.filter {
             path = path.query("filter", filter);
         }
-        path.query("max", &self.max.to_string())
+        path
+    }
+
+    /// At most so many.
+    pub(crate) const fn max(&self) -> usize {
+        self.max as usize
     }
 
     /// Shows them.
     pub(crate) fn run(&self, api: &Api, path: Path) -> Outcome {
-        let events = api.first(&self.on(path), self.max as usize)?;
+        let events = api.first(&self.on(path), self.max())?;
         if api.json {
             return print::json_items(events);
         }

@@ -35,8 +35,7 @@ impl ScheduledArgs {
     }
 
     fn show(&self, api: &Api, path: &Path) -> Outcome {
-        let max = path.clone().query("max", &self.max.to_string());
-        let messages = api.first(&max, self.max as usize)?;
+        let messages = api.first(path, self.max as usize)?;
         if api.json {
             return print::json_items(messages);
         }
