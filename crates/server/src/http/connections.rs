@@ -15,8 +15,10 @@ use tokio::time::{Instant, Sleep};
 
 /// Connections at once, over all listeners; others wait to be accepted.
 const CONNECTIONS: usize = 128;
-/// How long a client may send and take nothing.
+/// How long a client may send nothing that has had its answer, or was never heard.
 const IDLE: Duration = Duration::from_secs(120);
+/// How long an answer may take, as that of a purge of a full store may.
+const ANSWER: Duration = Duration::from_secs(600);
 
 /// Places for connections, which all listeners share.
 #[derive(Clone, Debug)]
@@ -59,7 +61,7 @@ impl Listener for Limited {
         let (stream, address) = Listener::accept(&mut self.listener).await;
         let idle = self.places.idle;
         let deadline = Box::pin(tokio::time::sleep(idle));
-        (Connection { stream, idle, deadline, _place: place }, address)
+        (Connection { stream, idle, patience: idle, deadline, _place: place }, address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -72,6 +74,8 @@ impl Listener for Limited {
 pub(crate) struct Connection {
     stream: TcpStream,
     idle: Duration,
+    /// How long nothing may happen from now on.
+    patience: Duration,
     deadline: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -80,7 +84,7 @@ impl Connection {
     /// Something went over the connection, or nothing can: then it may not wait for ever.
     fn watch<T>(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if poll.is_ready() {
-            let deadline = Instant::now() + self.idle;
+            let deadline = Instant::now() + self.patience;
             self.deadline.as_mut().reset(deadline);
             return poll;
         }
@@ -96,6 +100,9 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if poll.is_ready() {
+            self.patience = ANSWER;
+        }
         self.watch(context, poll)
     }
 }
@@ -107,6 +114,9 @@ impl AsyncWrite for Connection {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if poll.is_ready() {
+            self.patience = self.idle;
+        }
         self.watch(context, poll)
     }
 
@@ -131,7 +141,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let places = Places::new(2, Duration::from_millis(500));
-        let router = Router::new().route("/", get(|| async { "here" }));
+        // An answer may take longer than a client may be idle.
+        let answer = || async {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            "here"
+        };
+        let router = Router::new().route("/", get(answer));
         let server = async { axum::serve(places.limit(listener), router).await };
         let client = async {
             let mut idle = Vec::new();

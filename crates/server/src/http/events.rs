@@ -67,12 +67,18 @@ impl BrowseParams {
     }
 }
 
-/// The events that a purge's body means; an empty one means all.
+/// The events that a purge's body means; an empty one means all. A filter that is there and says nothing is a mistake, such as
+/// a script's variable that is not set: it must not remove everything.
 ///
 /// # Errors
 /// `BAD_VALUE`, naming the member.
 pub(super) fn selection(object: &str, body: &Map<String, Value>) -> ApiResult<Selection> {
-    merge(object, &Selection::default(), body)
+    let selection: Selection = merge(object, &Selection::default(), body)?;
+    if selection.filter.as_deref().is_some_and(|filter| filter.trim().is_empty()) {
+        let text = "the filter is empty: leave it out to remove everything".to_owned();
+        return Err(ApiError::bad_value(object, "filter", text));
+    }
+    Ok(selection)
 }
 
 /// The answer to a purge.

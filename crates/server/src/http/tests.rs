@@ -288,6 +288,8 @@ fn events_are_browsed_and_purged_by_range_and_filter() {
         refusal(400, "FILTER_SYNTAX")
     );
     assert_eq!(api.refused("POST /queues/q/purge", json!({ "until": 3 })), refusal(400, "BAD_VALUE"));
+    // As a script sends it whose variable is not set.
+    assert_eq!(api.refused("POST /queues/q/purge", json!({ "filter": " " })), refusal(400, "BAD_VALUE"));
 }
 
 #[test]
