@@ -252,6 +252,9 @@ impl Engine {
         };
         if let Some(cursor) = progress.moved {
             self.record(Record::JoinMoved { join: key, cursor }, true);
+            if !archive {
+                self.pass_spool(source, key, cursor);
+            }
         }
         if archive {
             self.free_arrivals(source);
@@ -459,7 +462,7 @@ impl Engine {
         let not_forwarded = self.join_backlog(key);
         let waiting =
             self.joins.get_mut(&key).and_then(|join| Some((join.draining.take()?, join.name.clone())));
-        self.record(Record::JoinDeleted { join: key }, true);
+        self.record_deleted(key);
         if let Some((reply, name)) = waiting {
             self.answer_operator(reply, Ok(Response::JoinDeleted { name, not_forwarded }));
         }
@@ -471,8 +474,16 @@ impl Engine {
         if self.joins.get(&key).is_some_and(|join| join.draining.is_some()) {
             self.delete_join_now(key);
         } else {
-            self.record(Record::JoinDeleted { join: key }, true);
+            self.record_deleted(key);
         }
+    }
+
+    fn record_deleted(&mut self, key: JoinKey) {
+        if let Some(join) = self.joins.get(&key).filter(|join| !join.settings.archive) {
+            // What is held for this join goes with it.
+            self.pass_spool(join.source, key, EventId::MAX);
+        }
+        self.record(Record::JoinDeleted { join: key }, true);
     }
 
     /// Whether archive joins read from the store.
@@ -484,7 +495,31 @@ impl Engine {
     /// primary is.
     pub(crate) fn lowest_join_cursor(&self, store: StoreKey) -> Option<u64> {
         let joins = self.store(store)?.joins_out.iter().filter_map(|key| self.joins.get(key));
-        joins.map(|join| join.cursor.max(self.primary_of(join).map_or(0, |primary| primary.cursor))).min()
+        joins.map(|join| self.cursor_of(join)).min()
+    }
+
+    /// The cursor of a join on disk, or its primary's, if that is further.
+    fn cursor_of(&self, join: &Join) -> u64 {
+        join.cursor.max(self.primary_of(join).map_or(0, |primary| primary.cursor))
+    }
+
+    /// Records how far the other joins of a channel have looked, where that alone still holds what is spooled up to
+    /// `passed`. A join at the tail has no turn of its own, so it says nothing; and replay frees by cursors.
+    fn pass_spool(&mut self, source: StoreKey, mover: JoinKey, passed: EventId) {
+        let Some(store) = self.store(source) else { return };
+        let Some((&first, _)) = store.spool.first_key_value().filter(|(first, _)| **first <= passed) else {
+            return;
+        };
+        // Who is ahead of the mover holds nothing up, so each records once, and not with every move.
+        let others =
+            store.joins_out.iter().filter(|key| **key != mover).filter_map(|key| self.joins.get(key));
+        let behind = others.filter(|join| self.cursor_of(join) < passed);
+        let settled =
+            behind.map(|join| (join.key, join.cursor, self.join_position(join.key).saturating_sub(1)));
+        let moved: Vec<_> = settled.filter(|&(_, cursor, at)| at > cursor && at >= first).collect();
+        for (join, _, cursor) in moved {
+            self.record(Record::JoinMoved { join, cursor }, true);
+        }
     }
 }
 
