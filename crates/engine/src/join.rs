@@ -213,7 +213,8 @@ impl Engine {
                     join.old_filters.push_back((filter_from, old));
                 }
             }
-            if !self.replaying {
+            // An archive's position counts arrivals: as an event id it would hold the source for good.
+            if !self.replaying && !settings.archive {
                 self.list_need(reader);
             }
         }

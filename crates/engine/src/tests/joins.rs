@@ -498,3 +498,22 @@ fn a_changed_filter_holds_for_later_events() {
     );
     proves("FIL-4");
 }
+
+#[test]
+fn a_changed_filter_of_an_archive_holds_nothing_in_its_source() {
+    check(
+        "channel a retention=interest
+         queue q
+         join a->q name=x->y archive=true
+         alter x->y filter=\"k = 1\"
+         publish a 1{k=1} 2{k=2}
+         stored q = 1
+         stored a =
+         crash
+         alter x->y filter=\"k = 2\"
+         publish a 3{k=1} 4{k=2}
+         stored q = 1 4
+         stored a =",
+    );
+    proves("FIL-4");
+}
