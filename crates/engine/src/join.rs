@@ -181,8 +181,9 @@ impl Engine {
     fn bequeath(&mut self, key: JoinKey) {
         let Some(primary) = self.joins.get(&key) else { return };
         let (name, cursor, at) = (primary.name.clone(), primary.cursor, self.join_position(key));
-        let reoffers = primary.reoffers.clone();
-        let of_primary = |join: &&mut Join| join.settings.standby_for.as_deref() == Some(&name);
+        let (source, reoffers) = (primary.source, primary.reoffers.clone());
+        let of_primary =
+            |join: &&mut Join| join.source == source && join.settings.standby_for.as_deref() == Some(&name);
         let mut heirs = Vec::new();
         for join in self.joins.values_mut().filter(of_primary) {
             join.cursor = join.cursor.max(cursor);
@@ -328,10 +329,11 @@ impl Engine {
         runs
     }
 
-    /// The join that a standby stands in for.
+    /// The join that a standby stands in for. One of that name that was made later may read another channel: its event
+    /// ids say nothing of where the standby is.
     fn primary_of(&self, join: &Join) -> Option<&Join> {
         let name = join.settings.standby_for.as_ref().filter(|_| join.settings.role == JoinRole::Standby)?;
-        self.joins.get(self.join_names.get(name)?)
+        self.joins.get(self.join_names.get(name)?).filter(|primary| primary.source == join.source)
     }
 
     /// A standby needs nothing while its primary does.
