@@ -1,6 +1,9 @@
-//! Channels: where their event ids begin.
+//! Channels: where their event ids begin, and what selectors see of their events.
 
-use super::script::check;
+use super::Draft;
+use super::script::{check, continue_with};
+use postroad_amqp_codec::Value;
+use postroad_testkit::proves;
 
 /// Readers begin at an id, and would miss the events of lower ones.
 #[test]
@@ -38,4 +41,27 @@ fn ids_do_not_begin_below_where_readers_do() {
          ack A 1
          stored c =",
     );
+}
+
+#[test]
+fn a_property_that_can_not_be_compared_is_there_all_the_same() {
+    let mut broker = check("channel a\nqueue there\nqueue not\nqueue like");
+    continue_with(&mut broker, "join a->there filter=\"p IS NOT NULL\"");
+    continue_with(&mut broker, "join a->not filter=\"p IS NULL\"");
+    continue_with(&mut broker, "join a->like filter=\"p = 1 OR p <> 1 OR p LIKE '%'\"\npublish a none");
+    let producer = broker.producers.keys().next().unwrap().clone();
+    let values = [
+        ("binary", Value::Binary(vec![1].into())),
+        ("uuid", Value::Uuid([7; 16])),
+        ("char", Value::Char('x')),
+        ("large", Value::Ulong(u64::MAX)),
+        ("null", Value::Null),
+    ];
+    for (text, value) in values {
+        let draft = Draft { properties: vec![("p".into(), value)], ..Draft::new(text) };
+        broker.publish(&producer, draft.incoming());
+    }
+    let seen = "stored there = binary uuid char large\nstored not = none null\nstored like =";
+    continue_with(&mut broker, seen);
+    proves("FIL-2");
 }
