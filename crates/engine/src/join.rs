@@ -181,8 +181,9 @@ impl Engine {
     fn bequeath(&mut self, key: JoinKey) {
         let Some(primary) = self.joins.get(&key) else { return };
         let (name, cursor, at) = (primary.name.clone(), primary.cursor, self.join_position(key));
-        let reoffers = primary.reoffers.clone();
-        let of_primary = |join: &&mut Join| join.settings.standby_for.as_deref() == Some(&name);
+        let (source, reoffers) = (primary.source, primary.reoffers.clone());
+        let of_primary =
+            |join: &&mut Join| join.source == source && join.settings.standby_for.as_deref() == Some(&name);
         let mut heirs = Vec::new();
         for join in self.joins.values_mut().filter(of_primary) {
             join.cursor = join.cursor.max(cursor);
@@ -213,7 +214,8 @@ impl Engine {
                     join.old_filters.push_back((filter_from, old));
                 }
             }
-            if !self.replaying {
+            // An archive's position counts arrivals: as an event id it would hold the source for good.
+            if !self.replaying && !settings.archive {
                 self.list_need(reader);
             }
         }
@@ -252,6 +254,9 @@ impl Engine {
         };
         if let Some(cursor) = progress.moved {
             self.record(Record::JoinMoved { join: key, cursor }, true);
+            if !archive {
+                self.pass_spool(source, key, cursor);
+            }
         }
         if archive {
             self.free_arrivals(source);
@@ -324,10 +329,11 @@ impl Engine {
         runs
     }
 
-    /// The join that a standby stands in for.
+    /// The join that a standby stands in for. One of that name that was made later may read another channel: its event
+    /// ids say nothing of where the standby is.
     fn primary_of(&self, join: &Join) -> Option<&Join> {
         let name = join.settings.standby_for.as_ref().filter(|_| join.settings.role == JoinRole::Standby)?;
-        self.joins.get(self.join_names.get(name)?)
+        self.joins.get(self.join_names.get(name)?).filter(|primary| primary.source == join.source)
     }
 
     /// A standby needs nothing while its primary does.
@@ -459,7 +465,7 @@ impl Engine {
         let not_forwarded = self.join_backlog(key);
         let waiting =
             self.joins.get_mut(&key).and_then(|join| Some((join.draining.take()?, join.name.clone())));
-        self.record(Record::JoinDeleted { join: key }, true);
+        self.record_deleted(key);
         if let Some((reply, name)) = waiting {
             self.answer_operator(reply, Ok(Response::JoinDeleted { name, not_forwarded }));
         }
@@ -471,8 +477,16 @@ impl Engine {
         if self.joins.get(&key).is_some_and(|join| join.draining.is_some()) {
             self.delete_join_now(key);
         } else {
-            self.record(Record::JoinDeleted { join: key }, true);
+            self.record_deleted(key);
         }
+    }
+
+    fn record_deleted(&mut self, key: JoinKey) {
+        if let Some(join) = self.joins.get(&key).filter(|join| !join.settings.archive) {
+            // What is held for this join goes with it.
+            self.pass_spool(join.source, key, EventId::MAX);
+        }
+        self.record(Record::JoinDeleted { join: key }, true);
     }
 
     /// Whether archive joins read from the store.
@@ -484,7 +498,31 @@ impl Engine {
     /// primary is.
     pub(crate) fn lowest_join_cursor(&self, store: StoreKey) -> Option<u64> {
         let joins = self.store(store)?.joins_out.iter().filter_map(|key| self.joins.get(key));
-        joins.map(|join| join.cursor.max(self.primary_of(join).map_or(0, |primary| primary.cursor))).min()
+        joins.map(|join| self.cursor_of(join)).min()
+    }
+
+    /// The cursor of a join on disk, or its primary's, if that is further.
+    fn cursor_of(&self, join: &Join) -> u64 {
+        join.cursor.max(self.primary_of(join).map_or(0, |primary| primary.cursor))
+    }
+
+    /// Records how far the other joins of a channel have looked, where that alone still holds what is spooled up to
+    /// `passed`. A join at the tail has no turn of its own, so it says nothing; and replay frees by cursors.
+    fn pass_spool(&mut self, source: StoreKey, mover: JoinKey, passed: EventId) {
+        let Some(store) = self.store(source) else { return };
+        let Some((&first, _)) = store.spool.first_key_value().filter(|(first, _)| **first <= passed) else {
+            return;
+        };
+        // Who is ahead of the mover holds nothing up, so each records once, and not with every move.
+        let others =
+            store.joins_out.iter().filter(|key| **key != mover).filter_map(|key| self.joins.get(key));
+        let behind = others.filter(|join| self.cursor_of(join) < passed);
+        let settled =
+            behind.map(|join| (join.key, join.cursor, self.join_position(join.key).saturating_sub(1)));
+        let moved: Vec<_> = settled.filter(|&(_, cursor, at)| at > cursor && at >= first).collect();
+        for (join, _, cursor) in moved {
+            self.record(Record::JoinMoved { join, cursor }, true);
+        }
     }
 }
 

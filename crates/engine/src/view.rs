@@ -45,7 +45,7 @@ impl View<'_> {
             HeaderValue::Word(text) | HeaderValue::Text(text) => Value::Text(text),
             HeaderValue::Int(number) => Value::Long(number.into()),
             HeaderValue::Id(number) | HeaderValue::Time(number) => {
-                i64::try_from(number).map_or(Value::Null, Value::Long)
+                i64::try_from(number).map_or(Value::Opaque, Value::Long)
             }
         })
     }
@@ -56,9 +56,10 @@ fn value(found: Option<ValueRef<'_>>) -> Value<'_> {
         None | Some(ValueRef::Null) => Value::Null,
         Some(ValueRef::Bool(b)) => Value::Bool(b),
         Some(ValueRef::Int(n) | ValueRef::Timestamp(n)) => Value::Long(n),
-        Some(ValueRef::Uint(n)) => i64::try_from(n).map_or(Value::Null, Value::Long),
+        Some(ValueRef::Uint(n)) => i64::try_from(n).map_or(Value::Opaque, Value::Long),
         Some(ValueRef::Float(x)) => Value::Double(x),
         Some(ValueRef::Text(s) | ValueRef::Symbol(s)) => Value::Text(s),
-        Some(_) => Value::Null,
+        // It is there, and so not null, though nothing can be compared with it.
+        Some(ValueRef::Binary(_) | ValueRef::Uuid(_) | ValueRef::Other(_)) => Value::Opaque,
     }
 }

@@ -33,7 +33,7 @@ impl Engine {
         }
         let name = name.unwrap_or_else(|| self.free_join_name(&settings));
         check_object_name(&name)?;
-        check_role(&name, &settings)?;
+        self.check_role(&name, source, &settings)?;
         self.check_disk(&name)?;
         if self.join_names.contains_key(&name) {
             let text = format!("join '{name}' exists with another source or destination");
@@ -44,6 +44,26 @@ impl Engine {
         let made_by = maker(configured);
         self.record(Record::JoinCreated { join, name, source, settings, cursor, made_by }, true);
         self.join_response(join, true)
+    }
+
+    /// A standby names its primary, which may be made later; one that is there reads the same channel (ORD-3).
+    fn check_role(&self, name: &str, source: StoreKey, settings: &JoinSettings) -> Result<(), Refusal> {
+        if settings.role != JoinRole::Standby {
+            return Ok(());
+        }
+        let Some(primary) = settings.standby_for.as_ref().filter(|_| !settings.archive) else {
+            let text = format!(
+                "join '{name}' can't be a standby: it must name another join in standby_for, and no archive"
+            );
+            return Err(Refusal::new(Code::BadValue, name, text));
+        };
+        let primary = self.join_names.get(primary).and_then(|key| self.joins.get(key));
+        let Some(primary) = primary.filter(|primary| primary.source != source) else { return Ok(()) };
+        let text = format!(
+            "join '{name}' can't be a standby for '{}', which reads '{}': name a join that reads '{}' too",
+            primary.name, primary.settings.source, settings.source
+        );
+        Err(Refusal::new(Code::BadValue, name, text))
     }
 
     fn join_source(&self, settings: &JoinSettings) -> Result<StoreKey, Refusal> {
@@ -179,7 +199,7 @@ impl Engine {
             return Err(Refusal::new(Code::JoinExists, name, text));
         }
         settings.start = held.start;
-        check_role(name, &settings)?;
+        self.check_role(name, join.source, &settings)?;
         let filter = parse_selector(settings.filter.as_deref())?;
         settings.filter = filter.map(|filter| filter.source().to_owned());
         self.record_altered(key, settings);
@@ -315,14 +335,4 @@ impl Engine {
         }
         counters
     }
-}
-
-fn check_role(name: &str, settings: &JoinSettings) -> Result<(), Refusal> {
-    if settings.role == JoinRole::Standby && (settings.archive || settings.standby_for.is_none()) {
-        let text = format!(
-            "join '{name}' can't be a standby: it must name another join in standby_for, and no archive"
-        );
-        return Err(Refusal::new(Code::BadValue, name, text));
-    }
-    Ok(())
 }

@@ -76,6 +76,7 @@ impl Engine {
             let text = format!("first_event_id of '{name}' can't change after its first event");
             return Err(Refusal::new(Code::BadValue, name, text));
         }
+        check_begin(store, first_id(&held), first_id(&definition))?;
         if held != definition || store.made_by != made_by {
             self.record(Record::StoreAltered { store: key, definition, made_by }, true);
             self.reconsider(key);
@@ -213,6 +214,20 @@ fn check_store(name: &str, capacity: u32, des: Option<&str>, first: EventId) -> 
         return Err(Refusal::new(Code::BadValue, name, text));
     }
     Ok(())
+}
+
+/// Refuses ids below those from which its readers were told to begin: they would not see the events of these ids.
+fn check_begin(store: &Store, held: EventId, new: EventId) -> Result<(), Refusal> {
+    let readers = store.channel().map_or(0, |channel| channel.readers.all.len());
+    if new >= held || readers == 0 {
+        return Ok(());
+    }
+    let name = &store.name;
+    let text = format!(
+        "first_event_id of '{name}' can't become lower than {held}: {readers} subscriptions, named objects or joins \
+         that read it begin there; end or delete them, and make them again after the change"
+    );
+    Err(Refusal::new(Code::BadValue, name.to_string(), text))
 }
 
 fn gone(name: &str) -> Refusal {

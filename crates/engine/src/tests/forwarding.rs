@@ -307,6 +307,39 @@ fn events_that_leave_the_source_are_held_for_its_joins() {
     proves("FWD-2");
 }
 
+/// A join at the tail looks at nothing, so its cursor stays: what its neighbours have passed is not held for it.
+#[test]
+fn what_is_held_for_joins_goes_when_the_last_of_them_has_passed() {
+    let settings = BrokerSettings { name: "here".into(), spool_max_events: 4, ..BrokerSettings::default() };
+    let script = |channel: &str, passes: &str| {
+        format!(
+            "channel a {channel}
+             queue b
+             queue c
+             join a->b
+             join a->c filter=\"x = 1\"
+             pause a->b
+             publish a 1{{k=1}} 2{{k=1}} 3{{k=1}} 4{{k=1}} 5{{k=1}}
+             publish a 6{{k=1,mem}}
+             publish a 7{{k=1,x=1,mem}} => JOIN_SPOOL_FULL
+             {passes}
+             publish a 7{{k=1,x=1,mem}} 8{{k=1}} 9{{k=1}} 10{{k=1}} 11{{k=1}} 12{{k=1}}
+             stored c = 7
+             crash
+             publish a 13{{k=1,x=1}}
+             stored c = 13         # 7 was only in memory"
+        )
+    };
+    for passes in ["resume a->b\nstored b = 1..6", "delete a->b"] {
+        check_with(settings.clone(), &script("capacity=2 honour_capacity=false", passes));
+    }
+    // By keys one more is held: the last one stands for those before it.
+    let by_keys = script("publish_keys=[{\"name\":\"k\"}]", "resume a->b\nstored b = 1..6");
+    let by_keys = by_keys.replace("publish a 6{k=1,mem}\n", "\n").replace("1..6", "1..5");
+    check_with(settings, &by_keys);
+    proves("FWD-2");
+}
+
 #[test]
 fn an_unforwarded_event_is_kept_by_interest() {
     check(

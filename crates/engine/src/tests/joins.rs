@@ -498,3 +498,64 @@ fn a_changed_filter_holds_for_later_events() {
     );
     proves("FIL-4");
 }
+
+#[test]
+fn a_changed_filter_of_an_archive_holds_nothing_in_its_source() {
+    check(
+        "channel a retention=interest
+         queue q
+         join a->q name=x->y archive=true
+         alter x->y filter=\"k = 1\"
+         publish a 1{k=1} 2{k=2}
+         stored q = 1
+         stored a =
+         crash
+         alter x->y filter=\"k = 2\"
+         publish a 3{k=1} 4{k=2}
+         stored q = 1 4
+         stored a =",
+    );
+    proves("FIL-4");
+}
+
+/// Their event ids have nothing to do with each other.
+#[test]
+fn a_standby_stands_in_only_for_a_join_of_its_own_source() {
+    check(
+        "channel a
+         channel b
+         queue d
+         join a->d name=x->s role=standby standby_for=x->p standby_delay=100
+         join b->d name=x->p           # made later: no primary of it
+         publish b 1..1000
+         publish a A B
+         view x->s state=running forwarded_total=2
+         pause x->p
+         wait 1000
+         publish a C
+         view d depth=1003
+         pause x->s
+         publish a D
+         delete x->p
+         crash
+         resume x->s
+         publish a E
+         view x->s forwarded_total=2 lag_events=0
+         view d depth=1005",
+    );
+    check(
+        "channel a
+         channel b
+         queue d
+         join b->d name=x->p
+         join a->d name=x->s role=standby standby_for=x->p => BAD_VALUE
+         join a->d name=x->s
+         alter x->s role=standby standby_for=x->p => BAD_VALUE
+         publish b 1..10
+         publish a A
+         pause x->p
+         wait 10000
+         view x->s state=running forwarded_total=1",
+    );
+    proves("ORD-3");
+}

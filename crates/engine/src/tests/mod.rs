@@ -6,6 +6,7 @@ mod script;
 
 mod addresses;
 mod annotated;
+mod channels;
 mod clock;
 mod dead_letters;
 mod expiry;
