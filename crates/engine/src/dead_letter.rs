@@ -120,19 +120,33 @@ impl Engine {
         cause: &Cause,
     ) -> bool {
         let size = self.bodies.size(event.body);
+        let origin = self.store(source).filter(|_| event.id > 0).map(|s| s.origin_of(event));
+        let before = event.extra.as_deref().cloned().unwrap_or_default();
+        let dead = Some(Box::new(self.header(event, dest, cause)));
+        let extra = Extra { origin: before.origin.or(origin), dead, ..before };
+        // It does not expire there: evidence must not vanish (DLQ-4).
+        let stays_on_disk = self.bodies.on_disk(event.body);
+        let facts = Facts { expires: 0, stays_on_disk, ..Facts::of(event) };
+        let copy = self.event(event.id, event.body, &facts, Some(Box::new(extra)));
         let Some(target) = self.store(grave) else { return false };
-        let durable = target.keeps_on_disk(event.durable || self.bodies.on_disk(event.body));
-        if self.check_size(target, size).is_err() || self.make_room(grave, durable).is_err() {
+        let durable = target.keeps_on_disk(event.durable || stays_on_disk);
+        let values = self.values_for_room(target, self.bodies.get(event.body), &copy);
+        if self.check_size(target, size).is_err() || self.make_room(grave, durable, &values).is_err() {
             return false;
         }
-        let origin = self.store(source).filter(|_| event.id > 0).map(|s| s.origin_of(event));
         if origin.is_none() {
             // It was no event yet: it enters here.
             self.prove_identity(grave);
         }
-        let before = event.extra.as_deref().cloned().unwrap_or_default();
-        let count = before.dead.as_ref().map_or(0, |dead| dead.count) + 1;
-        let dead = DeadLetter {
+        let copy = self.store_event(grave, event.body, &facts, copy.extra);
+        self.copy_annotated((source, event.id), cause.annotations.as_deref(), (grave, copy));
+        true
+    }
+
+    /// The dead-letter header of an event.
+    fn header(&self, event: &StoredEvent, dest: &str, cause: &Cause) -> DeadLetter {
+        let before = event.extra.as_ref().and_then(|extra| extra.dead.as_ref());
+        DeadLetter {
             reason: cause.code.as_str().to_owned(),
             reason_code: cause.code.mq_code().unwrap_or(0),
             dest: dest.to_owned(),
@@ -141,18 +155,10 @@ impl Engine {
             address: None,
             component: cause.component.clone(),
             time: self.now.wall,
-            count,
+            count: before.map_or(0, |dead| dead.count) + 1,
             text: cause.text.clone(),
             expires: event.expires,
-        };
-        let origin = before.origin.or(origin);
-        let extra = Extra { origin, dead: Some(Box::new(dead)), ..before };
-        // It does not expire there: evidence must not vanish (DLQ-4).
-        let stays_on_disk = self.bodies.on_disk(event.body);
-        let facts = Facts { expires: 0, stays_on_disk, ..Facts::of(event) };
-        let copy = self.store_event(grave, event.body, &facts, Some(Box::new(extra)));
-        self.copy_annotated((source, event.id), cause.annotations.as_deref(), (grave, copy));
-        true
+        }
     }
 
     /// The dead-letter queue of this name, made now if it is not there (AK-8: one always exists).
@@ -321,7 +327,7 @@ impl Engine {
         let Some(store) = self.store(grave) else { return false };
         let mut facts = self.facts(store, &Options::default(), message);
         let durable = store.keeps_on_disk(facts.durable);
-        if self.check_size(store, size).is_err() || self.make_room(grave, durable).is_err() {
+        if self.check_size(store, size).is_err() || self.make_room(grave, durable, &[]).is_err() {
             return false;
         }
         self.prove_identity(grave);
