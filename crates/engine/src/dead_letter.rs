@@ -284,11 +284,12 @@ impl Engine {
     pub(crate) fn lay_out(&mut self, key: StoreKey, event: &StoredEvent, cause: &Cause) -> bool {
         let Some(store) = self.store(key) else { return true };
         let expiry_queue = store.expiry_queue().filter(|_| cause.code == Code::Expired);
-        let wanted = [expiry_queue, store.dead_event_store()].into_iter().flatten();
-        let names: Vec<String> = wanted.map(str::to_owned).collect();
-        if names.is_empty() || self.graves.contains_key(&*store.name) {
+        let is_wanted = expiry_queue.is_some() || store.dead_event_store().is_some();
+        if !is_wanted || self.is_dead_event_store(store) {
             return true;
         }
+        let wanted = [expiry_queue, store.dead_event_store()].into_iter().flatten();
+        let names: Vec<String> = wanted.map(str::to_owned).collect();
         let dest = store.name.to_string();
         for name in names {
             let grave = self.named_store(&name).filter(|&grave| grave != key);
@@ -298,6 +299,12 @@ impl Engine {
         }
         let grave = self.dead_letter_queue();
         grave != key && self.put_dead(grave, key, event, &dest, cause)
+    }
+
+    /// Whether a store is named as the dead event store of another. The name alone does not say it: a queue may share it
+    /// with a channel (ADR-2).
+    fn is_dead_event_store(&self, store: &Store) -> bool {
+        self.graves.contains_key(&*store.name) && self.named_store(&store.name) == Some(store.key)
     }
 
     /// Whether events that time removes from a store go to a channel that tells them apart by publish keys: then their

@@ -197,6 +197,26 @@ fn a_dead_event_store_has_none_itself() {
     );
 }
 
+#[test]
+fn a_channel_with_the_name_of_a_dead_event_store_is_none() {
+    check(
+        "queue deep
+         queue grave capacity=1 honour_capacity=false dead_event_store=deep
+         channel grave capacity=1 honour_capacity=false dead_event_store=deep
+         channel other capacity=1 honour_capacity=false dead_event_store=grave
+         publish topic://grave 1 2
+         stored grave = 2
+         stored deep = 1
+         publish other 3..5
+         stored queue:grave = 4
+         stored deep = 1
+         delete queue:grave force
+         publish topic://grave 6
+         stored grave = 6
+         stored deep = 1",
+    );
+}
+
 /// Sends settled messages over an anonymous producer; the producer's name.
 fn send_settled(broker: &mut Broker, drafts: &[Draft]) -> String {
     let producer = broker.producer("fire", ProducerTarget::PerMessage).unwrap();
