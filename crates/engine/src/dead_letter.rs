@@ -34,6 +34,12 @@ const fn ends_the_link(code: Code) -> bool {
     )
 }
 
+/// Whether an event is a dead letter because its time was over.
+fn has_expired_before(event: &StoredEvent) -> bool {
+    let dead = event.extra.as_ref().and_then(|extra| extra.dead.as_ref());
+    dead.is_some_and(|dead| dead.reason == Code::Expired.as_str())
+}
+
 /// What a dead letter says of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Cause {
@@ -280,7 +286,8 @@ impl Engine {
 
     /// Puts an event that time or capacity removes where its store wants it: into its expiry queue, else its dead event
     /// store, unless it is one itself (5.1, QU-6). Where these can't take it the broker's dead-letter queue does. False
-    /// if nothing can: then it must stay.
+    /// if nothing can: then it must stay. What expires again goes to no expiry queue: two of them could be each other's,
+    /// and it would never rest (DLQ-5).
     pub(crate) fn lay_out(&mut self, key: StoreKey, event: &StoredEvent, cause: &Cause) -> bool {
         let Some(store) = self.store(key) else { return true };
         let expiry_queue = store.expiry_queue().filter(|_| cause.code == Code::Expired);
@@ -288,6 +295,7 @@ impl Engine {
         if !is_wanted || self.is_dead_event_store(store) {
             return true;
         }
+        let expiry_queue = expiry_queue.filter(|_| !has_expired_before(event));
         let wanted = [expiry_queue, store.dead_event_store()].into_iter().flatten();
         let names: Vec<String> = wanted.map(str::to_owned).collect();
         let dest = store.name.to_string();
