@@ -85,15 +85,10 @@ impl Engine {
 
     /// The publish keys of the store that the event has, with its values (5.1).
     pub(crate) fn publish_key_values(&self, key: StoreKey, event: &StoredEvent) -> Vec<(String, String)> {
-        let Some(channel) = self.store(key).and_then(Store::channel) else { return Vec::new() };
-        if channel.settings.publish_keys.is_empty() {
-            return Vec::new();
-        }
+        let Some(store) = self.store(key).filter(|store| store.has_publish_keys()) else { return Vec::new() };
         // Who stores here has seen to it that the message is in memory, unless it can't be read any more.
         let Some(message) = self.bodies.get(event.body) else { return Vec::new() };
-        let view = View { message, event };
-        let keys = channel.settings.publish_keys.iter();
-        keys.filter_map(|key| Some((key.name.clone(), key_text(view.property(&key.name))?))).collect()
+        store.publish_key_values(&View { message, event })
     }
 
     pub(crate) fn apply_removed(&mut self, key: StoreKey, ids: &[IdRange], kept: bool) {
@@ -246,6 +241,12 @@ impl Store {
     /// Whether it tells events apart by publish keys: then their messages must be in memory when they are stored.
     pub(crate) fn has_publish_keys(&self) -> bool {
         self.channel().is_some_and(|channel| !channel.settings.publish_keys.is_empty())
+    }
+
+    /// Its publish keys that an event has, with their values (5.1).
+    pub(crate) fn publish_key_values(&self, view: &View<'_>) -> Vec<(String, String)> {
+        let keys = self.channel().into_iter().flat_map(|channel| &channel.settings.publish_keys);
+        keys.filter_map(|key| Some((key.name.clone(), key_text(view.property(&key.name))?))).collect()
     }
 
     /// Puts a stored event into the indexes.

@@ -132,7 +132,13 @@ impl Engine {
                 }
                 self.list_need(key);
             }
-            _ => self.fall_behind(key, id),
+            taker => {
+                self.fall_behind(key, id);
+                // No credit and no outcome may be due from a consumer that can take more, to wake its reader.
+                if taker.is_some_and(|taker| self.has_window(taker)) {
+                    self.schedule(Task::Feed(key));
+                }
+            }
         }
     }
 

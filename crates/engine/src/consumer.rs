@@ -428,8 +428,10 @@ impl Engine {
     /// Detaches a consumer by the broker's own decision.
     pub(crate) fn throw_out(&mut self, key: TakerKey, refusal: Refusal) {
         let Some(taker) = self.takers.get(key) else { return };
-        let (conn, link, after, before) = (taker.conn, taker.link, taker.after, self.step_done());
+        let (conn, link, store) = (taker.conn, taker.link, taker.store);
+        let (after, before) = (taker.after, self.step_done());
         self.lose_consumer(key);
+        self.link_left(store, Maker::Taker(key));
         let after = after.max(self.step_since(before));
         self.emit(after, Effect::DetachLink { conn, link, refusal });
     }

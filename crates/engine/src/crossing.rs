@@ -350,7 +350,10 @@ impl Engine {
         }
         let durable = store.keeps_on_disk(event.durable);
         let remembered = store.remembers_on_disk();
-        if let Err(refusal) = self.make_room(target, durable) {
+        let facts = Facts::of(event);
+        let copy = self.event(store.next_id, event.body, &facts, None);
+        let values = self.values_for_room(store, self.bodies.get(event.body), &copy);
+        if let Err(refusal) = self.make_room(target, durable, &values) {
             return self.wait_for_room(key, target, refusal.code);
         }
         self.tally(key, |c| c.forwarded_total += 1);
@@ -362,7 +365,6 @@ impl Engine {
         }
         if needed {
             let extra = self.joined_extra(source, event, origin, budget);
-            let facts = Facts::of(event);
             let copy = self.store_event(target, event.body, &facts, Some(Box::new(extra)));
             self.copy_annotated((source, event.id), None, (target, copy));
         }
@@ -457,7 +459,7 @@ impl Engine {
             return self.refuse_for_good(key, source, event, refusal.code, &refusal.message);
         }
         let durable = store.keeps_on_disk(event.durable);
-        if let Err(refusal) = self.make_room(target, durable) {
+        if let Err(refusal) = self.make_room(target, durable, &[]) {
             return self.wait_for_room(key, target, refusal.code);
         }
         let Some(origin) = self.store(source).map(|s| s.origin_of(event)) else { return Crossing::Settled };

@@ -34,6 +34,12 @@ const fn ends_the_link(code: Code) -> bool {
     )
 }
 
+/// Whether an event is a dead letter because its time was over.
+fn has_expired_before(event: &StoredEvent) -> bool {
+    let dead = event.extra.as_ref().and_then(|extra| extra.dead.as_ref());
+    dead.is_some_and(|dead| dead.reason == Code::Expired.as_str())
+}
+
 /// What a dead letter says of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Cause {
@@ -120,19 +126,33 @@ impl Engine {
         cause: &Cause,
     ) -> bool {
         let size = self.bodies.size(event.body);
+        let origin = self.store(source).filter(|_| event.id > 0).map(|s| s.origin_of(event));
+        let before = event.extra.as_deref().cloned().unwrap_or_default();
+        let dead = Some(Box::new(self.header(event, dest, cause)));
+        let extra = Extra { origin: before.origin.or(origin), dead, ..before };
+        // It does not expire there: evidence must not vanish (DLQ-4).
+        let stays_on_disk = self.bodies.on_disk(event.body);
+        let facts = Facts { expires: 0, stays_on_disk, ..Facts::of(event) };
+        let copy = self.event(event.id, event.body, &facts, Some(Box::new(extra)));
         let Some(target) = self.store(grave) else { return false };
-        let durable = target.keeps_on_disk(event.durable || self.bodies.on_disk(event.body));
-        if self.check_size(target, size).is_err() || self.make_room(grave, durable).is_err() {
+        let durable = target.keeps_on_disk(event.durable || stays_on_disk);
+        let values = self.values_for_room(target, self.bodies.get(event.body), &copy);
+        if self.check_size(target, size).is_err() || self.make_room(grave, durable, &values).is_err() {
             return false;
         }
-        let origin = self.store(source).filter(|_| event.id > 0).map(|s| s.origin_of(event));
         if origin.is_none() {
             // It was no event yet: it enters here.
             self.prove_identity(grave);
         }
-        let before = event.extra.as_deref().cloned().unwrap_or_default();
-        let count = before.dead.as_ref().map_or(0, |dead| dead.count) + 1;
-        let dead = DeadLetter {
+        let copy = self.store_event(grave, event.body, &facts, copy.extra);
+        self.copy_annotated((source, event.id), cause.annotations.as_deref(), (grave, copy));
+        true
+    }
+
+    /// The dead-letter header of an event.
+    fn header(&self, event: &StoredEvent, dest: &str, cause: &Cause) -> DeadLetter {
+        let before = event.extra.as_ref().and_then(|extra| extra.dead.as_ref());
+        DeadLetter {
             reason: cause.code.as_str().to_owned(),
             reason_code: cause.code.mq_code().unwrap_or(0),
             dest: dest.to_owned(),
@@ -141,18 +161,10 @@ impl Engine {
             address: None,
             component: cause.component.clone(),
             time: self.now.wall,
-            count,
+            count: before.map_or(0, |dead| dead.count) + 1,
             text: cause.text.clone(),
             expires: event.expires,
-        };
-        let origin = before.origin.or(origin);
-        let extra = Extra { origin, dead: Some(Box::new(dead)), ..before };
-        // It does not expire there: evidence must not vanish (DLQ-4).
-        let stays_on_disk = self.bodies.on_disk(event.body);
-        let facts = Facts { expires: 0, stays_on_disk, ..Facts::of(event) };
-        let copy = self.store_event(grave, event.body, &facts, Some(Box::new(extra)));
-        self.copy_annotated((source, event.id), cause.annotations.as_deref(), (grave, copy));
-        true
+        }
     }
 
     /// The dead-letter queue of this name, made now if it is not there (AK-8: one always exists).
@@ -274,15 +286,18 @@ impl Engine {
 
     /// Puts an event that time or capacity removes where its store wants it: into its expiry queue, else its dead event
     /// store, unless it is one itself (5.1, QU-6). Where these can't take it the broker's dead-letter queue does. False
-    /// if nothing can: then it must stay.
+    /// if nothing can: then it must stay. What expires again goes to no expiry queue: two of them could be each other's,
+    /// and it would never rest (DLQ-5).
     pub(crate) fn lay_out(&mut self, key: StoreKey, event: &StoredEvent, cause: &Cause) -> bool {
         let Some(store) = self.store(key) else { return true };
         let expiry_queue = store.expiry_queue().filter(|_| cause.code == Code::Expired);
-        let wanted = [expiry_queue, store.dead_event_store()].into_iter().flatten();
-        let names: Vec<String> = wanted.map(str::to_owned).collect();
-        if names.is_empty() || self.graves.contains_key(&*store.name) {
+        let is_wanted = expiry_queue.is_some() || store.dead_event_store().is_some();
+        if !is_wanted || self.is_dead_event_store(store) {
             return true;
         }
+        let expiry_queue = expiry_queue.filter(|_| !has_expired_before(event));
+        let wanted = [expiry_queue, store.dead_event_store()].into_iter().flatten();
+        let names: Vec<String> = wanted.map(str::to_owned).collect();
         let dest = store.name.to_string();
         for name in names {
             let grave = self.named_store(&name).filter(|&grave| grave != key);
@@ -292,6 +307,12 @@ impl Engine {
         }
         let grave = self.dead_letter_queue();
         grave != key && self.put_dead(grave, key, event, &dest, cause)
+    }
+
+    /// Whether a store is named as the dead event store of another. The name alone does not say it: a queue may share it
+    /// with a channel (ADR-2).
+    fn is_dead_event_store(&self, store: &Store) -> bool {
+        self.graves.contains_key(&*store.name) && self.named_store(&store.name) == Some(store.key)
     }
 
     /// Whether events that time removes from a store go to a channel that tells them apart by publish keys: then their
@@ -321,7 +342,7 @@ impl Engine {
         let Some(store) = self.store(grave) else { return false };
         let mut facts = self.facts(store, &Options::default(), message);
         let durable = store.keeps_on_disk(facts.durable);
-        if self.check_size(store, size).is_err() || self.make_room(grave, durable).is_err() {
+        if self.check_size(store, size).is_err() || self.make_room(grave, durable, &[]).is_err() {
             return false;
         }
         self.prove_identity(grave);

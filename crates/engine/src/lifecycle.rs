@@ -115,6 +115,10 @@ impl Engine {
                 self.delete_object_now(object);
             }
         }
+        if let Some(store) = self.store_mut(key) {
+            // The links that are thrown out now must not end a temporary queue a second time.
+            store.temporary = None;
+        }
         for taker in self.takers_of(key) {
             let text = format!("'{name}' was deleted");
             self.throw_out(taker, Refusal::new(Code::Deleted, name.clone(), text));

@@ -283,7 +283,15 @@ impl Engine {
         if later.is_some() {
             self.check_schedule(store)?;
         }
-        self.make_room(key, store.keeps_on_disk(facts.durable))?;
+        let values = match later {
+            // It replaces something when it is due, and takes room until then.
+            Some(_) => Vec::new(),
+            None => {
+                let event = self.event(store.next_id, BodyId(0), &facts, None);
+                self.values_for_room(store, Some(&message.message), &event)
+            }
+        };
+        self.make_room(key, store.keeps_on_disk(facts.durable), &values)?;
         if let Some(due) = later {
             self.take_for_later(conn, key, due, &facts, message);
             return Ok(Step(0));
@@ -396,7 +404,7 @@ impl Engine {
         let leaves = self.store(key).map_or(0, |store| store.leaves_at(&event));
         let arrival = self.has_archive(key).then(|| event.clone());
         let values = self.publish_key_values(key, &event);
-        let replaced = self.replaced_by(key, &values);
+        let replaced = self.store(key).map_or_else(Vec::new, |store| store.replaced_by(&values));
         if !values.is_empty() {
             self.record(Record::Keyed { store: key, event: id, values }, durable);
         }
@@ -456,23 +464,6 @@ impl Engine {
             let up_to = id + ahead.min(1_024) - 1;
             self.record(Record::Sent { place: Place::Store(key), up_to }, true);
         }
-    }
-
-    /// The events that a new one replaces by its publish keys (5.1).
-    fn replaced_by(&self, key: StoreKey, values: &[(String, String)]) -> Vec<EventId> {
-        let Some(store) = self.store(key) else { return Vec::new() };
-        let Some(channel) = store.channel() else { return Vec::new() };
-        let mut replaced = Vec::new();
-        for value in values {
-            let publish_key = channel.settings.publish_keys.iter().find(|key| key.name == value.0);
-            let depth = publish_key.map_or(1, |key| key.depth.max(1) as usize);
-            let holders = store.keys.holders(value);
-            let over = (holders.len() + 1).saturating_sub(depth);
-            replaced.extend(holders.take(over));
-        }
-        replaced.sort_unstable();
-        replaced.dedup();
-        replaced
     }
 
     /// Gives the store a new identity where the last start does not prove the old one (DUP-3).

@@ -6,9 +6,11 @@ use crate::log::{Entry, Hold};
 use crate::ranges::push_id;
 use crate::reader::ReaderKey;
 use crate::store::Store;
+use crate::view::View;
 use postroad_model::id::{EventId, StoreKey, WallMs};
+use postroad_model::message::Message;
 use postroad_model::refusal::{Code, Refusal};
-use postroad_record::{IdRange, Record, Removal};
+use postroad_record::{IdRange, Record, Removal, StoredEvent};
 
 /// Events that one task of expiry or eviction removes at most.
 const EXPIRED_PER_TASK: usize = 256;
@@ -31,18 +33,23 @@ enum Eviction {
 }
 
 impl Engine {
-    /// Whether one more event fits into the store; `durable` if it is to be on disk. Without `honour_capacity` the
-    /// oldest event makes room.
+    /// Whether one more event fits into the store; `durable` if it is to be on disk. What it replaces by these `values` of
+    /// publish keys is room for it. Without `honour_capacity` the oldest event makes room.
     ///
     /// # Errors
     /// `STORE_FULL`, for a queue `QUEUE_FULL`; `JOIN_SPOOL_FULL` where joins hold as much as they may; `DISK_FULL`.
-    pub(crate) fn make_room(&mut self, key: StoreKey, durable: bool) -> Result<(), Refusal> {
+    pub(crate) fn make_room(
+        &mut self,
+        key: StoreKey,
+        durable: bool,
+        values: &[(String, String)],
+    ) -> Result<(), Refusal> {
         let Some(store) = self.store(key) else { return Ok(()) };
         if durable {
             self.check_disk(&store.name)?;
         }
         self.check_spool(store)?;
-        if !is_full(store) {
+        if !self.lacks_room(store, values) {
             return Ok(());
         }
         if store.honour_capacity() {
@@ -52,7 +59,8 @@ impl Engine {
             return Err(Refusal::new(code, name, text));
         }
         for _ in 0..EVICTED_PER_ARRIVAL {
-            if !self.store(key).is_some_and(is_full) {
+            // What was evicted is replaced no more, so it is counted anew.
+            if !self.store(key).is_some_and(|store| self.lacks_room(store, values)) {
                 return Ok(());
             }
             if self.is_step_long() {
@@ -69,6 +77,25 @@ impl Engine {
         }
         self.schedule(Task::Evict(key));
         Ok(())
+    }
+
+    /// Whether the store is full also without what an event with these values of publish keys replaces.
+    fn lacks_room(&self, store: &Store, values: &[(String, String)]) -> bool {
+        let replaced = || store.replaced_by(values).len() as u64;
+        is_full(store) && store.taken().saturating_sub(replaced()) >= u64::from(store.capacity())
+    }
+
+    /// The values of publish keys that an event has, if only what it replaces is room for it.
+    pub(crate) fn values_for_room(
+        &self,
+        store: &Store,
+        message: Option<&Message>,
+        event: &StoredEvent,
+    ) -> Vec<(String, String)> {
+        match message {
+            Some(message) if is_full(store) => store.publish_key_values(&View { message, event }),
+            _ => Vec::new(),
+        }
     }
 
     /// The oldest event has to make room, and nothing can take it: rather than losing it the new one is refused.

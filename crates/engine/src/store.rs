@@ -248,6 +248,23 @@ impl Store {
         self.log.len() + self.schedule.len()
     }
 
+    /// The events that a new one with these values of publish keys replaces (5.1).
+    #[must_use]
+    pub(crate) fn replaced_by(&self, values: &[(String, String)]) -> Vec<EventId> {
+        let Some(channel) = self.channel() else { return Vec::new() };
+        let mut replaced = Vec::new();
+        for value in values {
+            let publish_key = channel.settings.publish_keys.iter().find(|key| key.name == value.0);
+            let depth = publish_key.map_or(1, |key| key.depth.max(1) as usize);
+            let holders = self.keys.holders(value);
+            let over = (holders.len() + 1).saturating_sub(depth);
+            replaced.extend(holders.take(over));
+        }
+        replaced.sort_unstable();
+        replaced.dedup();
+        replaced
+    }
+
     /// Who first took this event (DUP-2): what it came with, else this store under the identity of its time.
     #[must_use]
     pub(crate) fn origin_of(&self, event: &StoredEvent) -> Origin {

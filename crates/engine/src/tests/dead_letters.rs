@@ -197,6 +197,57 @@ fn a_dead_event_store_has_none_itself() {
     );
 }
 
+#[test]
+fn a_channel_with_the_name_of_a_dead_event_store_is_none() {
+    check(
+        "queue deep
+         queue grave capacity=1 honour_capacity=false dead_event_store=deep
+         channel grave capacity=1 honour_capacity=false dead_event_store=deep
+         channel other capacity=1 honour_capacity=false dead_event_store=grave
+         publish topic://grave 1 2
+         stored grave = 2
+         stored deep = 1
+         publish other 3..5
+         stored queue:grave = 4
+         stored deep = 1
+         delete queue:grave force
+         publish topic://grave 6
+         stored grave = 6
+         stored deep = 1",
+    );
+}
+
+#[test]
+fn what_expires_again_goes_to_no_expiry_queue() {
+    let mut broker = check(
+        "queue e ttl=50 expiry_queue=f
+         queue f ttl=50 expiry_queue=e
+         publish e 1
+         wait 60
+         stored f = 1
+         wait 60
+         stored e =
+         stored f =
+         stored DLQ = 1
+         crash
+         wait 1000
+         stored DLQ = 1",
+    );
+    let letters = dead_letters(&mut broker, "DLQ");
+    assert_eq!((&*letters[0].1.reason, &*letters[0].1.dest, letters[0].1.count), ("EXPIRED", "f", 2));
+    // It does go to a dead event store.
+    check(
+        "queue grave
+         queue e ttl=50 expiry_queue=f
+         queue f ttl=50 expiry_queue=e dead_event_store=grave
+         publish e 1
+         wait 120
+         stored grave = 1
+         stored DLQ =",
+    );
+    proves("DLQ-5");
+}
+
 /// Sends settled messages over an anonymous producer; the producer's name.
 fn send_settled(broker: &mut Broker, drafts: &[Draft]) -> String {
     let producer = broker.producer("fire", ProducerTarget::PerMessage).unwrap();

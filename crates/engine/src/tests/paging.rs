@@ -5,6 +5,7 @@ use super::broker::Broker;
 use super::script::{check, check_with, continue_with};
 use crate::admin::{Request, Response};
 use crate::{Command, Loaded, ProducerTarget};
+use postroad_amqp_codec::Value;
 use postroad_model::address::Address;
 use postroad_model::settings::BrokerSettings;
 use postroad_testkit::proves;
@@ -240,6 +241,48 @@ fn what_crosses_a_join_to_a_channel_with_publish_keys_is_read_first() {
          resume a->b
          stored grave = 2 3",
     );
+}
+
+/// Publishes to a channel `c`, without letting the broker do the work that follows.
+fn publish_unworked(broker: &mut Broker, drafts: &[Draft]) {
+    let target = ProducerTarget::Address(Address::parse("c", None).unwrap());
+    let name = broker.producer("pub", target).unwrap();
+    let producer = broker.producers[&name].key.unwrap();
+    for draft in drafts {
+        let message = Box::new(draft.incoming());
+        broker.handle(Command::Publish { producer, tag: 0, message, settled: false });
+    }
+}
+
+#[test]
+fn a_consumer_that_waits_gets_what_was_offered_before_it_was_read() {
+    let key = |text: &str| Draft { properties: vec![("k".into(), Value::Long(1))], ..Draft::new(text) };
+    // What replaces, or evicts, has the events before it offered while their messages are in the journal only.
+    let kinds = [("publish_keys=[{\"name\":\"k\"}]", "1 3"), ("capacity=2 honour_capacity=false", "2 3")];
+    for (settings, left) in kinds {
+        let mut broker = uncached();
+        continue_with(&mut broker, &format!("channel c {settings}\n consume A c"));
+        broker.slow = true;
+        publish_unworked(&mut broker, &[Draft::new("1"), key("2")]);
+        broker.run();
+        assert!(!broker.loads.is_empty(), "it waits for messages");
+        publish_unworked(&mut broker, &[key("3")]);
+        broker.slow = false;
+        broker.run();
+        continue_with(&mut broker, &format!("stored c = {left}\n got A = {left}"));
+    }
+}
+
+#[test]
+fn a_consumer_that_waits_is_not_held_up_by_a_message_that_cannot_be_read() {
+    for filter in ["", "selector=\"k IS NULL\""] {
+        let mut broker = uncached();
+        broker.damaged = Some("2".into());
+        continue_with(&mut broker, &format!("channel c\n consume A c {filter}"));
+        publish_unworked(&mut broker, &["1", "2", "3"].map(Draft::new));
+        broker.run();
+        continue_with(&mut broker, "got A = 1 3");
+    }
 }
 
 #[test]

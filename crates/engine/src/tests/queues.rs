@@ -268,6 +268,58 @@ fn newer_events_replace_older_ones_by_key() {
 }
 
 #[test]
+fn what_is_replaced_by_key_is_room_for_what_replaces_it() {
+    let keys = "publish_keys=[{\"name\":\"k\"}]";
+    check(&format!(
+        "channel c capacity=2 {keys}
+         publish c 1{{k=1}} 2{{k=2}}
+         publish c 3{{k=2}}
+         stored c = 1 3
+         publish c 4{{k=3}} => STORE_FULL
+         publish c 4 => STORE_FULL
+         publish c 4{{k=1,delay=1000}} => STORE_FULL
+         restart
+         publish c 4{{k=1}}
+         stored c = 3 4
+         channel a
+         join a->c
+         publish a 5{{k=2}} 6{{k=3}} 7{{k=2}}
+         stored c = 4 5
+         view a->c state=blocked
+         purge c 1..4
+         stored c = 6 7
+         crash
+         stored c = 6 7"
+    ));
+    // The newest of another key is not evicted for it. What is replaced was not evicted.
+    check(&format!(
+        "queue grave
+         channel c capacity=2 honour_capacity=false dead_event_store=grave {keys}
+         publish c 1{{k=1}} 2{{k=2}} 3{{k=2}}
+         stored c = 1 3
+         stored grave =
+         publish c 4{{k=3}}
+         stored c = 3 4
+         stored grave = 1
+         channel c capacity=1 honour_capacity=false dead_event_store=grave {keys}
+         publish c 5{{k=3}}
+         stored c = 5
+         stored grave = 1 3"
+    ));
+    // A dead event store, too. The key is what came with the dead letter.
+    check(
+        "channel grave capacity=2 publish_keys=[{\"name\":\"postroad_dl_dest\"}]
+         queue q dead_event_store=grave
+         queue r dead_event_store=grave
+         publish q 1{ttl=50} 2{ttl=50}
+         publish r 3{ttl=50} 4{ttl=50}
+         wait 60
+         stored grave = 2 4
+         stored DLQ =",
+    );
+}
+
+#[test]
 fn what_cannot_be_dead_lettered_stays_and_is_tried_again() {
     check(
         "queue DLQ capacity=1

@@ -2,7 +2,7 @@
 
 use super::Draft;
 use super::broker::{Broker, Fate};
-use crate::admin::Request;
+use crate::admin::{Request, StoreKind};
 use crate::command::{CloseMode, Command, ConsumerSource, ConsumerSpec, Settlement};
 use crate::{ConnId, Lifetime, LinkNo, ProducerTarget};
 use postroad_model::address::Address;
@@ -64,6 +64,29 @@ fn a_temporary_queue_goes_with_the_producer_that_made_it() {
     let producer = broker.producers[&name].key.unwrap();
     broker.send(Command::CloseProducer { producer });
     assert!(!reaches(&mut broker, &address));
+}
+
+#[test]
+fn a_temporary_queue_goes_with_a_consumer_that_the_broker_throws_out() {
+    let mut broker = Broker::new();
+    let address = made_by_consumer(&mut broker, Lifetime::OnClose);
+    broker.credit("A", 10, false);
+    assert!(reaches(&mut broker, &address));
+    assert!(consume(&mut broker, "B", "a", &address), "another consumer of its connection");
+    let large = format!("note={}", "x".repeat(17 << 20));
+    let (failed, undeliverable_here) = (false, false);
+    let annotations = Some(super::noted(&[&large]));
+    broker.settle("A", 0, 0, Settlement::Modified { failed, undeliverable_here, annotations });
+    let ended = |consumer: &str| broker.consumers[consumer].ended.as_ref().unwrap().code.as_str();
+    assert_eq!((ended("A"), ended("B")), ("LIMIT_REACHED", "DELETED"));
+    assert_eq!((queues(&broker), broker.engine.message_bytes()), (0, 0));
+    assert!(!reaches(&mut broker, &address));
+    // Where an operator deletes it, its maker is thrown out, too.
+    let address = made_by_consumer(&mut broker, Lifetime::OnClose);
+    let (name, cascade, force) = (address.split('@').next().unwrap().to_owned(), false, true);
+    broker.ask(Request::DeleteStore { kind: StoreKind::Queue, name, cascade, force }).unwrap();
+    assert_eq!(queues(&broker), 0);
+    proves("ADR-9");
 }
 
 #[test]
