@@ -4,6 +4,7 @@
 
 mod support;
 
+use bytes::BytesMut;
 use postroad_amqp_codec::Encode;
 use postroad_amqp_codec::frame::write_frame;
 use postroad_amqp_codec::performative::{
@@ -154,6 +155,50 @@ fn pieces_of_several_links_may_alternate() {
     let c = world.connect("c");
     world.receiver(c, "tiny", 1);
     world.expect(c, &["attached r from tiny", "r#0 80 bytes"]);
+}
+
+#[test]
+fn outcomes_that_are_repeated_ask_nothing_more_of_the_engine() {
+    let mut world = world();
+    let b = world.connect("b");
+    let publisher = world.sender(b, "orders");
+    (0..20).for_each(|_| _ = world.send(b, publisher, &text("x")));
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &begin(), &[]);
+    put(&mut bytes, 0, &receiver(0, "orders"), &[]);
+    put(&mut bytes, 0, &Attach { name: "other".into(), ..receiver(1, "orders") }, &[]);
+    for handle in 0..2 {
+        put(&mut bytes, 0, &credit(handle, 10, false), &[]);
+    }
+    let a = world.raw_client(&bytes);
+    let frames = world.clients[a].frames();
+    assert_eq!(frames.iter().filter(|frame| **frame == "transfer").count(), 20);
+    let mut bytes = BytesMut::new();
+    let mut frame = Vec::new();
+    let state = Some(DeliveryState::Accepted);
+    let accepted = Disposition { role: Role::Receiver, last: Some(19), state, ..Disposition::default() };
+    put(&mut frame, 0, &accepted, &[]);
+    (0..3_000).for_each(|_| bytes.extend_from_slice(&frame));
+    let mut commands = Vec::new();
+    world.clients[a].door.input(1_000, &mut bytes, &mut commands);
+    assert!(bytes.is_empty(), "all of it is taken");
+    assert!((1..=20).contains(&commands.len()), "{} commands", commands.len());
+}
+
+#[test]
+fn all_input_is_taken_however_much_it_says() {
+    let mut world = world();
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &begin(), &[]);
+    put(&mut bytes, 0, &receiver(0, "orders"), &[]);
+    let a = world.raw_client(&bytes);
+    let mut bytes = Vec::new();
+    (0..5_000).for_each(|count| put(&mut bytes, 0, &credit(0, count, false), &[]));
+    let (mut input, mut commands) = (BytesMut::from(&bytes[..]), Vec::new());
+    world.clients[a].door.input(1_000, &mut input, &mut commands);
+    assert_eq!((input.len(), commands.len()), (0, 5_000));
 }
 
 /// Frames of any kind, mostly where they make sense.

@@ -385,11 +385,15 @@ impl Client {
         if self.raw {
             return some;
         }
-        self.amqp.handle_input(now, &mut self.to_client);
-        while let Some(event) = self.amqp.poll_event() {
-            self.event(event);
+        loop {
+            let more = self.amqp.handle_input(now, &mut self.to_client);
+            while let Some(event) = self.amqp.poll_event() {
+                self.event(event);
+            }
+            if !more {
+                return some;
+            }
         }
-        some
     }
 
     fn event(&mut self, event: Event) {
