@@ -37,7 +37,7 @@ enum Drain {
     Asked,
     /// The engine has nothing more, but deliveries wait for the session's window.
     Sending,
-    /// Credit came since; whether it is to be drained too.
+    /// The engine has been asked, and credit came since; whether it is to be drained too.
     Overtaken {
         limit: u64,
         drain: bool,
@@ -150,12 +150,13 @@ impl Door {
     pub(crate) fn credit(&mut self, id: LinkId, limit: u64, drain: bool, commands: &mut Vec<Command>) {
         let Some(no) = self.links.number(id) else { return };
         let Some((taker, consumer)) = self.links.get_mut(no).and_then(Link::consumer_mut) else { return };
-        if consumer.drain != Drain::No {
-            consumer.drain = Drain::Overtaken { limit, drain };
-            return;
-        }
-        if drain {
-            consumer.drain = Drain::Asked;
+        match consumer.drain {
+            Drain::Asked | Drain::Overtaken { .. } => {
+                consumer.drain = Drain::Overtaken { limit, drain };
+                return;
+            }
+            // The engine has answered, and nothing but this credit would make it answer again.
+            Drain::No | Drain::Sending => consumer.drain = if drain { Drain::Asked } else { Drain::No },
         }
         commands.push(Command::Credit { taker, limit, drain });
     }

@@ -118,6 +118,62 @@ fn drains_and_echoes_are_answered_also_where_there_is_nothing() {
     assert_eq!((answers[0].handle, answers[0].incoming_window), (None, 2_048));
 }
 
+/// A raw client with credit for 10 messages, to be drained, on a queue that has so many, and a window for one.
+fn drains_through_a_small_window(world: &mut World) -> usize {
+    let b = world.connect("b");
+    let publisher = world.sender(b, "orders");
+    (0..10).for_each(|_| _ = world.send(b, publisher, &text("x")));
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &Begin { incoming_window: 1, ..begin() }, &[]);
+    put(&mut bytes, 0, &receiver(0, "orders"), &[]);
+    put(&mut bytes, 0, &Flow { incoming_window: 1, ..credit(0, 10, true) }, &[]);
+    let a = world.raw_client(&bytes);
+    assert_eq!(world.clients[a].frames(), ["open", "begin", "attach", "transfer"]);
+    a
+}
+
+/// Opens the window by the link's own flow frame, which also gives credit.
+fn open_window(world: &mut World, client: usize, seen: u32, given: u32, drain: bool) -> Vec<Performative> {
+    let mut bytes = Vec::new();
+    let flow = Flow { next_incoming_id: Some(seen), delivery_count: Some(seen), ..credit(0, given, drain) };
+    put(&mut bytes, 0, &flow, &[]);
+    world.clients[client].feed_bytes(&bytes);
+    world.run();
+    world.clients[client].performatives()
+}
+
+#[test]
+fn a_drain_is_answered_when_its_own_link_opens_the_window() {
+    // The credit as it was, and more.
+    for given in [9, 9 + 5] {
+        let mut world = world();
+        let a = drains_through_a_small_window(&mut world);
+        let frames = open_window(&mut world, a, 1, given, true);
+        let Some(Performative::Flow(flow)) = frames.last() else { panic!("{given}: {frames:?}") };
+        assert_eq!((frames.len() - 1, flow.drain, flow.link_credit), (9, true, Some(0)), "{given}");
+    }
+    // Less, which is used up by what is sent; and then more.
+    let mut world = world();
+    let a = drains_through_a_small_window(&mut world);
+    assert_eq!(open_window(&mut world, a, 1, 4, true).len(), 4);
+    let frames = open_window(&mut world, a, 5, 7, true);
+    let Some(Performative::Flow(flow)) = frames.last() else { panic!("{frames:?}") };
+    assert_eq!((frames.len() - 1, flow.delivery_count, flow.link_credit), (5, Some(12), Some(0)));
+}
+
+#[test]
+fn credit_that_overtakes_a_drain_is_passed_on_when_its_own_link_opens_the_window() {
+    let mut world = world();
+    let a = drains_through_a_small_window(&mut world);
+    assert_eq!(open_window(&mut world, a, 1, 9 + 5, false).len(), 9);
+    let c = world.connect("c");
+    let publisher = world.sender(c, "orders");
+    (0..6).for_each(|_| _ = world.send(c, publisher, &text("y")));
+    let came = world.clients[a].frames();
+    assert_eq!(came.iter().filter(|frame| **frame == "transfer").count(), 5);
+}
+
 fn part(handle: u32, id: u32, more: bool) -> Transfer {
     Transfer {
         handle,

@@ -52,6 +52,9 @@ pub struct Client {
     raw: bool,
     /// It reads nothing, so nothing can be written to it.
     pub unread: bool,
+    /// The credit and the drain that it asks for again whenever messages came, so that a flow frame of the link, not one
+    /// of the session, opens the window.
+    pub asks: Option<(LinkId, u64, bool)>,
     /// The most bytes that were ever ready for it at once.
     pub most_ready: usize,
 }
@@ -120,6 +123,7 @@ impl World {
             cut: false,
             raw: false,
             unread: false,
+            asks: None,
             most_ready: 0,
         });
         self.clients.len() - 1
@@ -416,6 +420,10 @@ impl Client {
                 } else if !more {
                     let bytes = self.partial.remove(&link).unwrap();
                     self.on_message(link, delivery, settled, &bytes);
+                    if let Some((link, limit, drain)) = self.asks {
+                        // It may be detached.
+                        let _ = self.amqp.flow_receiver(link, limit, drain);
+                    }
                 }
             }
             Event::Outcome { link, first, last, state, settled } => {
