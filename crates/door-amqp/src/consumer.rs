@@ -90,9 +90,6 @@ impl Door {
         match source::read(attach, source) {
             Ok(wanted) => {
                 let spec = Box::new(wanted.spec.clone());
-                if let Some(name) = &spec.durable {
-                    self.lingering.remove(name);
-                }
                 let consumer = Box::new(Consumer::new(wanted, attach));
                 let link = self.links.insert(Link::new(id, session, End::Consumer(consumer)));
                 commands.push(Command::OpenConsumer { conn: self.conn, link, spec });
@@ -128,7 +125,11 @@ impl Door {
         let Some(link) = self.asked(no) else { return };
         link.held = Held::Consumer(key);
         let End::Consumer(consumer) = &mut link.end else { return };
-        let reply = consumer.reply(resolved);
+        let (reply, durable) = (consumer.reply(resolved), consumer.durable.clone());
+        // Only now: an attach that is refused leaves its subscription as it was.
+        if let Some(name) = durable {
+            self.lingering.remove(&name);
+        }
         self.answer_attach(no, reply, commands);
     }
 

@@ -11,7 +11,9 @@ use postroad_amqp_codec::frame::{FrameBody, decode_frame, split_frame};
 use postroad_amqp_codec::message::{Body, Header, Message, Properties};
 use postroad_amqp_codec::performative::{Attach, DeliveryTag, Performative, Role, SenderSettleMode};
 use postroad_amqp_codec::state::DeliveryState;
-use postroad_amqp_codec::terminus::{Source, Target, TargetKind};
+use postroad_amqp_codec::terminus::{
+    Source, Target, TargetKind, TerminusDurability, TerminusExpiryPolicy, distribution_mode,
+};
 use postroad_amqp_codec::{AmqpError, Decode, Encode, Fields, Map, Reader, Symbol, Value};
 use postroad_door_amqp::{Door, DoorConfig, Login};
 use postroad_engine::admin::Request;
@@ -575,4 +577,22 @@ pub fn selector(text: &str) -> Fields {
     let mut filter = Fields::new();
     filter.insert("jms-selector", Value::described(0x0000_468C_0000_0004_u64, text));
     filter
+}
+
+/// The source of a durable subscription as JMS asks for it (AM-3).
+pub fn durable_source(address: &str) -> Source {
+    Source {
+        address: Some(address.into()),
+        durable: TerminusDurability::UnsettledState,
+        expiry_policy: TerminusExpiryPolicy::Never,
+        distribution_mode: Some(distribution_mode::COPY),
+        capabilities: vec![Symbol::from_static("topic")],
+        ..Source::default()
+    }
+}
+
+/// The attach that asks for a subscription by name, without a source (AM-7).
+pub fn unsubscribe(name: &str) -> Attach {
+    let target = Some(TargetKind::Target(Target::default()));
+    Attach { name: name.into(), role: Role::Receiver, target, ..Attach::default() }
 }
