@@ -47,16 +47,8 @@ impl Door {
                     commands,
                 );
             }
-            (Wire::PeerDetached { closed }, _) => {
-                let mode = link.mode_at_detach(closed);
-                self.leave(no, mode, commands);
-            }
-            (Wire::WeDetached, _) => {
-                let mode = link.mode_at_detach(false);
-                self.leave(no, mode, commands);
-            }
-            (Wire::Gone, _) => {
-                let mode = self.links.get(no).map_or(CloseMode::Detach, mode_at_end);
+            _ => {
+                let mode = link.left;
                 self.leave(no, mode, commands);
             }
         }
@@ -66,6 +58,10 @@ impl Door {
     /// Tells the engine that the client has left; a link that the engine has not answered for is left then.
     fn leave(&mut self, no: LinkNo, mode: CloseMode, commands: &mut Vec<Command>) {
         let Some(link) = self.links.get_mut(no) else { return };
+        // What was closed stays so, even if its session ends before the engine answers.
+        if link.left != CloseMode::Close {
+            link.left = mode;
+        }
         let held = match (link.held, &link.end) {
             (Held::Producer(producer), _) => {
                 commands.push(Command::CloseProducer { producer });

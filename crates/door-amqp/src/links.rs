@@ -13,6 +13,8 @@ pub(crate) struct Link {
     pub(crate) wire: Wire,
     pub(crate) held: Held,
     pub(crate) end: End,
+    /// How it was left, to be told to the engine if that has yet to answer. Its session may live on.
+    pub(crate) left: CloseMode,
 }
 
 /// How far the peer and we have come with the link.
@@ -64,7 +66,7 @@ pub(crate) enum End {
 
 impl Link {
     pub(crate) fn new(id: LinkId, session: SessionId, end: End) -> Self {
-        Self { id, session, wire: Wire::Open, held: Held::Asked, end }
+        Self { id, session, wire: Wire::Open, held: Held::Asked, end, left: CloseMode::Detach }
     }
 
     pub(crate) fn producer_mut(&mut self) -> Option<(ProducerKey, &mut Producer)> {

@@ -11,6 +11,7 @@ use postroad_amqp_codec::performative::{
     Attach, Begin, Close, Detach, Disposition, End, Flow, Open, Performative, Role, Transfer,
 };
 use postroad_amqp_codec::state::{DeliveryState, Outcome};
+use postroad_amqp_codec::terminus::{Source, TerminusExpiryPolicy};
 use proptest::prelude::*;
 use support::*;
 
@@ -255,6 +256,43 @@ fn all_input_is_taken_however_much_it_says() {
     let (mut input, mut commands) = (BytesMut::from(&bytes[..]), Vec::new());
     world.clients[a].door.input(1_000, &mut input, &mut commands);
     assert_eq!((input.len(), commands.len()), (0, 5_000));
+}
+
+#[test]
+fn a_link_that_fails_before_it_is_answered_leaves_its_subscription_to_the_session() {
+    for ends_session in [false, true] {
+        let mut world = world();
+        let mut bytes = HEADER.to_vec();
+        put(&mut bytes, 0, &open(), &[]);
+        put(&mut bytes, 0, &begin(), &[]);
+        let a = world.raw_client(&bytes);
+        world.hold(true);
+        let mut bytes = Vec::new();
+        let expiry_policy = TerminusExpiryPolicy::SessionEnd;
+        let source = Source { expiry_policy, ..durable_source("prices") };
+        put(&mut bytes, 0, &Attach { handle: 0, ..receive_with("sub", source) }, &[]);
+        // It takes the name from the first.
+        put(&mut bytes, 0, &Attach { handle: 1, ..receive_from("sub", "orders") }, &[]);
+        if ends_session {
+            put(&mut bytes, 0, &End::default(), &[]);
+        }
+        world.clients[a].feed_bytes(&bytes);
+        world.hold(false);
+        let found = |world: &mut World| {
+            let b = world.connect("raw");
+            world.attach(b, unsubscribe("sub"));
+            world.run();
+            world.lines(b).len() == 1
+        };
+        assert_eq!(found(&mut world), !ends_session, "ends session: {ends_session}");
+        if !ends_session {
+            let mut bytes = Vec::new();
+            put(&mut bytes, 0, &End::default(), &[]);
+            world.clients[a].feed_bytes(&bytes);
+            world.run();
+            assert!(!found(&mut world), "it ends with its session");
+        }
+    }
 }
 
 /// Frames of any kind, mostly where they make sense.

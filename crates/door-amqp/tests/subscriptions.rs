@@ -36,3 +36,20 @@ fn a_subscription_expires_also_when_an_attach_to_it_was_refused() {
     }
     proves("AM-6");
 }
+
+#[test]
+fn a_subscription_that_is_closed_before_it_is_answered_goes_also_when_its_session_ends() {
+    let mut world = world();
+    let a = world.connect("a");
+    world.hold(true);
+    let link = world.attach(a, receive_with("sub", durable_source("prices")));
+    world.detach(a, link, true);
+    world.end(a);
+    world.begin(a);
+    world.hold(false);
+    world.lines(a);
+    world.attach(a, unsubscribe("sub"));
+    world.run();
+    assert_eq!(world.lines(a).len(), 2, "it is gone");
+    proves("AM-6");
+}
