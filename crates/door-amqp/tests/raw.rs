@@ -11,7 +11,7 @@ use postroad_amqp_codec::performative::{
     Attach, Begin, Close, Detach, Disposition, End, Flow, Open, Performative, Role, Transfer,
 };
 use postroad_amqp_codec::state::{DeliveryState, Outcome};
-use postroad_amqp_codec::terminus::{Source, TerminusExpiryPolicy};
+use postroad_amqp_codec::terminus::{Source, Target, TerminusExpiryPolicy};
 use proptest::prelude::*;
 use support::*;
 
@@ -256,6 +256,47 @@ fn all_input_is_taken_however_much_it_says() {
     let (mut input, mut commands) = (BytesMut::from(&bytes[..]), Vec::new());
     world.clients[a].door.input(1_000, &mut input, &mut commands);
     assert_eq!((input.len(), commands.len()), (0, 5_000));
+}
+
+#[test]
+fn what_a_link_was_sent_is_not_accepted_on_the_next_one() {
+    let mut world = world();
+    let b = world.connect("b");
+    let publisher = world.sender(b, "tiny");
+    world.send(b, publisher, &text("it is full now"));
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &begin(), &[]);
+    put(&mut bytes, 0, &Attach { handle: 0, ..send_with("first", Target::default()) }, &[]);
+    let a = world.raw_client(&bytes);
+    assert_eq!(world.clients[a].frames(), ["open", "begin", "attach", "flow"]);
+    world.clients[a].unread = true;
+    // The first message is refused and ends the link, since nobody waits for an answer; the second is accepted behind that.
+    let mut bytes = Vec::new();
+    let settled = Transfer { settled: Some(true), ..part(0, 0, false) };
+    put(&mut bytes, 0, &settled, &encode(&text_to("tiny", "x")));
+    put(&mut bytes, 0, &part(0, 1, false), &encode(&text_to("orders", "x")));
+    world.clients[a].feed_bytes(&bytes);
+    world.run();
+    let mut bytes = Vec::new();
+    put(&mut bytes, 0, &Detach { handle: 0, closed: true, error: None }, &[]);
+    put(&mut bytes, 0, &Attach { handle: 0, name: "second".into(), ..sender(0, "orders") }, &[]);
+    world.clients[a].feed_bytes(&bytes);
+    world.run();
+    world.hold(true);
+    let mut bytes = Vec::new();
+    (2..4).for_each(|id| put(&mut bytes, 0, &part(0, id, false), &encode(&text("y"))));
+    world.clients[a].feed_bytes(&bytes);
+    world.run();
+    world.clients[a].unread = false;
+    world.run();
+    assert_eq!(
+        world.clients[a].frames(),
+        ["detach", "attach", "flow"],
+        "nothing of the second is stored yet"
+    );
+    world.hold(false);
+    assert_eq!(world.clients[a].frames(), ["disposition"]);
 }
 
 #[test]
