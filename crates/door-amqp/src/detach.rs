@@ -204,6 +204,7 @@ impl Door {
             let _ = self.amqp.refuse_attach(link.id, error);
             link.wire = Wire::WeDetached;
             link.held = Held::Gone;
+            self.links.release(no);
             return;
         }
         if link.held == Held::Asked {
@@ -235,6 +236,7 @@ impl Door {
         if link.wire == Wire::Open {
             let _ = self.amqp.detach(link.id, true, Some(error));
             link.wire = Wire::WeDetached;
+            self.links.release(no);
         } else {
             self.answer_detach(no, Some(error));
         }
