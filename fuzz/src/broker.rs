@@ -332,9 +332,12 @@ impl GoodClient {
                 return;
             }
             self.input.unsplit(answer);
-            self.amqp.handle_input(broker.now, &mut self.input);
-            while let Some(event) = self.amqp.poll_event() {
-                self.see(event);
+            let mut more = true;
+            while more {
+                more = self.amqp.handle_input(broker.now, &mut self.input);
+                while let Some(event) = self.amqp.poll_event() {
+                    self.see(event);
+                }
             }
         }
     }

@@ -26,12 +26,16 @@ const MAX_EARLY_FRAME: u32 = 16 * 1024;
 /// The shortest idle time-out of a peer that is served, in milliseconds (part 2, section 2.4.5).
 const MIN_IDLE_TIMEOUT_MS: u32 = 10;
 
+/// How many events may wait before no more input is taken: a frame of a few bytes may tell of thousands of deliveries.
+pub(crate) const MAX_EVENTS: usize = 1024;
+
 /// One AMQP 1.0 connection: our side of it, as a state machine without sockets, threads or a clock.
 ///
 /// **The loop.** Read bytes into a `BytesMut` and call [`handle_input`](Self::handle_input); poll events until there are
-/// none; make calls; [`poll_output`](Self::poll_output) and write; sleep until input, or
-/// [`next_deadline`](Self::next_deadline), and then call [`handle_deadline`](Self::handle_deadline). What is written
-/// between two polls of the output goes out together: flow frames and dispositions are held back until then and joined.
+/// none, and call it again if it stopped for that; make calls; [`poll_output`](Self::poll_output) and write; sleep until
+/// input, or [`next_deadline`](Self::next_deadline), and then call [`handle_deadline`](Self::handle_deadline). What is
+/// written between two polls of the output goes out together: flow frames and dispositions are held back until then and
+/// joined.
 ///
 /// **Back-pressure.** Some frames of the peer are answered at once, so read no more from a peer while much of the
 /// [`Output`] for it is not written; and events hold payloads, so poll them after every input.
@@ -158,13 +162,15 @@ impl Connection {
         }
     }
 
-    /// Takes whole frames off the front of `input`; the rest of a frame stays in it.
+    /// Takes whole frames off the front of `input`; the rest of a frame stays in it. Whether it stopped before that,
+    /// since many events wait: then poll them, and call it again with what was left.
     ///
     /// While a SASL question waits for its answer nothing is taken: call it again after the answer, with what was left.
     /// Payloads in events are slices of the input, so they keep its memory alive.
-    pub fn handle_input(&mut self, now_ms: u64, input: &mut BytesMut) {
+    pub fn handle_input(&mut self, now_ms: u64, input: &mut BytesMut) -> bool {
         self.clock.input(now_ms, input.len());
-        loop {
+        let mut full = false;
+        while !full {
             let more = match self.stage {
                 Stage::Header | Stage::AmqpHeader => self.take_header(input),
                 Stage::SaslQuestion => Ok(false),
@@ -175,7 +181,7 @@ impl Connection {
                 _ => self.take_frame(input),
             };
             match more {
-                Ok(true) => {}
+                Ok(true) => full = self.events.len() >= MAX_EVENTS,
                 Ok(false) => break,
                 // We have said why we close: what is no frame is thrown away like everything else.
                 Err(_) if self.stage == Stage::Discarding => {
@@ -186,6 +192,7 @@ impl Connection {
             }
         }
         self.clock.left_over(input.len());
+        full && !input.is_empty()
     }
 
     /// What happened: the next event, `None` when there is no more.

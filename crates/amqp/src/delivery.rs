@@ -18,6 +18,8 @@ struct Entry<V> {
     key: u64,
     value: V,
     live: bool,
+    /// What the user was told of it; see [`Ledger::mark_values`].
+    marks: u8,
 }
 
 /// Queues shorter than this are not worth compacting.
@@ -37,7 +39,7 @@ impl<V: Copy> Ledger<V> {
     /// Adds a delivery. Its key must be greater than every key before it.
     pub(crate) fn push(&mut self, key: u64, value: V) {
         debug_assert!(self.entries.back().is_none_or(|last| last.key < key));
-        self.entries.push_back(Entry { key, value, live: true });
+        self.entries.push_back(Entry { key, value, live: true, marks: 0 });
     }
 
     /// Where the first entry is whose key is `key` or more.
@@ -88,11 +90,13 @@ impl<V: Copy> Ledger<V> {
 }
 
 impl Ledger<u64> {
-    /// As [`Ledger::visit`], but the range is one of values. Values must grow as keys do.
-    pub(crate) fn visit_values(&self, first: u64, last: u64, mut found: impl FnMut(u64, u64)) {
+    /// As [`Ledger::visit`], but the range is one of values, and what bears the mark is passed over; the rest bears it
+    /// from now on. A mark is one bit. Values must grow as keys do.
+    pub(crate) fn mark_values(&mut self, first: u64, last: u64, mark: u8, mut found: impl FnMut(u64, u64)) {
         let at = self.entries.partition_point(|entry| entry.value < first);
-        let range = self.entries.range(at..).take_while(|entry| entry.value <= last);
-        for entry in range.filter(|entry| entry.live) {
+        let range = self.entries.range_mut(at..).take_while(|entry| entry.value <= last);
+        for entry in range.filter(|entry| entry.live && entry.marks & mark == 0) {
+            entry.marks |= mark;
             found(entry.key, entry.value);
         }
     }
@@ -185,7 +189,8 @@ mod tests {
                 Step::SettleValues { first, len } => {
                     let range = first..=first + len;
                     let mut visited = Vec::new();
-                    ledger.visit_values(first, first + len, |key, value| visited.push((key, value)));
+                    ledger.mark_values(first, first + len, 1, |key, value| visited.push((key, value)));
+                    ledger.mark_values(first, first + len, 1, |key, _| panic!("{key} bears the mark"));
                     ledger.settle_values(first, first + len, found);
                     let expected: Vec<_> = model.extract_if(.., |_, value| range.contains(value)).collect();
                     assert_eq!(visited, expected);

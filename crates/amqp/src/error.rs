@@ -117,6 +117,14 @@ pub enum PeerMisbehaved {
         /// The handle of the frame.
         handle: u32,
     },
+    /// An `attach` with a name longer than we keep.
+    #[error("a link name of {len} bytes is longer than {max}")]
+    LinkNameTooLong {
+        /// The length of the name, in bytes.
+        len: usize,
+        /// Our limit, in bytes.
+        max: usize,
+    },
     /// Nothing was heard for longer than our idle time-out (part 2, section 2.4.5).
     #[error("nothing was received for {ms} milliseconds")]
     Silent {
@@ -213,6 +221,7 @@ impl PeerMisbehaved {
             Self::WindowViolated
             | Self::HandleNotAttached { .. }
             | Self::NoHandleLeft
+            | Self::LinkNameTooLong { .. }
             | Self::DeliveryIdMissing
             | Self::DeliveryTagMissing
             | Self::DeliveryIdOutOfOrder { .. }
@@ -246,6 +255,7 @@ impl PeerMisbehaved {
             Self::WindowViolated => WINDOW_VIOLATION,
             Self::HandleNotAttached { .. } => UNATTACHED_HANDLE,
             Self::SaslPlainMalformed
+            | Self::LinkNameTooLong { .. }
             | Self::DeliveryIdMissing
             | Self::DeliveryTagMissing
             | Self::DeliveryIdOutOfOrder { .. }

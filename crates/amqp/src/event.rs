@@ -118,7 +118,8 @@ pub enum Event {
         /// The sender had nothing more to send and let the rest of its credit go.
         drained: bool,
     },
-    /// A sending link: the receiver's outcome for a range of deliveries.
+    /// A sending link: the receiver's outcome for a range of deliveries. Before a delivery is settled its outcome is told
+    /// once, and so is every kind of state on the way to it, however often the receiver says them.
     Outcome {
         /// The link.
         link: LinkId,
@@ -132,7 +133,7 @@ pub enum Event {
         /// `settle_outgoing`.
         settled: bool,
     },
-    /// A receiving link: the sender's state for a range of deliveries.
+    /// A receiving link: the sender's state for a range of deliveries; as often as [`Event::Outcome`].
     SenderState {
         /// The link.
         link: LinkId,

@@ -191,7 +191,8 @@ impl Connection {
         if settled {
             unsettled.settle_values(run.first, run.last, |number, _| tell(ranges.add(number)));
         } else {
-            unsettled.visit_values(run.first, run.last, |number, _| tell(ranges.add(number)));
+            let mark = state.map_or(0, |state| mark_of(state));
+            unsettled.mark_values(run.first, run.last, mark, |number, _| tell(ranges.add(number)));
         }
         tell(ranges.finish());
     }
@@ -235,6 +236,10 @@ impl Session {
 fn collect_runs(session: &mut Session, frame: &Disposition, runs: &mut Vec<Run>) -> Result<(), Fault> {
     let length = frame.last.map_or(0, |last| Serial::new(last).since(Serial::new(frame.first)));
     let length = u64::try_from(length).map_err(|_| PeerMisbehaved::DispositionReversed)?;
+    if !frame.settled && frame.state.is_none() {
+        // It says nothing.
+        return Ok(());
+    }
     let (first, ledger) = match frame.role {
         Role::Sender => (session.incoming_id(frame.first), &mut session.incoming),
         Role::Receiver => (Serial::new(frame.first).nearest(session.next_delivery), &mut session.outgoing),
@@ -250,6 +255,21 @@ fn collect_runs(session: &mut Session, frame: &Disposition, runs: &mut Vec<Run>)
         ledger.visit(first, last, add);
     }
     Ok(())
+}
+
+/// The mark of a delivery whose user knows this state, though it is not settled. An outcome is final, so that a second
+/// one says no more than the first: without marks a peer could repeat a small frame about everything that is unsettled.
+fn mark_of(state: &DeliveryState) -> u8 {
+    match state {
+        DeliveryState::Accepted
+        | DeliveryState::Rejected { .. }
+        | DeliveryState::Released
+        | DeliveryState::Modified { .. } => 1,
+        DeliveryState::Received { .. } => 1 << 1,
+        DeliveryState::Declared { .. } => 1 << 2,
+        DeliveryState::Transactional { .. } => 1 << 3,
+        DeliveryState::Other(_) => 1 << 4,
+    }
 }
 
 /// Lets an outcome that follows on lengthen the event before it. States are compared by identity, which finds the

@@ -79,7 +79,9 @@ impl Driver {
         let now = self.shared.now_ms();
         let mut state = self.shared.lock();
         if read {
-            state.connection.handle_input(now, &mut self.input);
+            while state.connection.handle_input(now, &mut self.input) {
+                state.take_events();
+            }
             state.take_events();
         }
         if self.output.len() < WRITE_AHEAD {

@@ -37,7 +37,7 @@ enum Drain {
     Asked,
     /// The engine has nothing more, but deliveries wait for the session's window.
     Sending,
-    /// Credit came since; whether it is to be drained too.
+    /// The engine has been asked, and credit came since; whether it is to be drained too.
     Overtaken {
         limit: u64,
         drain: bool,
@@ -90,9 +90,6 @@ impl Door {
         match source::read(attach, source) {
             Ok(wanted) => {
                 let spec = Box::new(wanted.spec.clone());
-                if let Some(name) = &spec.durable {
-                    self.lingering.remove(name);
-                }
                 let consumer = Box::new(Consumer::new(wanted, attach));
                 let link = self.links.insert(Link::new(id, session, End::Consumer(consumer)));
                 commands.push(Command::OpenConsumer { conn: self.conn, link, spec });
@@ -128,7 +125,11 @@ impl Door {
         let Some(link) = self.asked(no) else { return };
         link.held = Held::Consumer(key);
         let End::Consumer(consumer) = &mut link.end else { return };
-        let reply = consumer.reply(resolved);
+        let (reply, durable) = (consumer.reply(resolved), consumer.durable.clone());
+        // Only now: an attach that is refused leaves its subscription as it was.
+        if let Some(name) = durable {
+            self.lingering.remove(&name);
+        }
         self.answer_attach(no, reply, commands);
     }
 
@@ -150,12 +151,13 @@ impl Door {
     pub(crate) fn credit(&mut self, id: LinkId, limit: u64, drain: bool, commands: &mut Vec<Command>) {
         let Some(no) = self.links.number(id) else { return };
         let Some((taker, consumer)) = self.links.get_mut(no).and_then(Link::consumer_mut) else { return };
-        if consumer.drain != Drain::No {
-            consumer.drain = Drain::Overtaken { limit, drain };
-            return;
-        }
-        if drain {
-            consumer.drain = Drain::Asked;
+        match consumer.drain {
+            Drain::Asked | Drain::Overtaken { .. } => {
+                consumer.drain = Drain::Overtaken { limit, drain };
+                return;
+            }
+            // The engine has answered, and nothing but this credit would make it answer again.
+            Drain::No | Drain::Sending => consumer.drain = if drain { Drain::Asked } else { Drain::No },
         }
         commands.push(Command::Credit { taker, limit, drain });
     }

@@ -47,16 +47,8 @@ impl Door {
                     commands,
                 );
             }
-            (Wire::PeerDetached { closed }, _) => {
-                let mode = link.mode_at_detach(closed);
-                self.leave(no, mode, commands);
-            }
-            (Wire::WeDetached, _) => {
-                let mode = link.mode_at_detach(false);
-                self.leave(no, mode, commands);
-            }
-            (Wire::Gone, _) => {
-                let mode = self.links.get(no).map_or(CloseMode::Detach, mode_at_end);
+            _ => {
+                let mode = link.left;
                 self.leave(no, mode, commands);
             }
         }
@@ -66,6 +58,10 @@ impl Door {
     /// Tells the engine that the client has left; a link that the engine has not answered for is left then.
     fn leave(&mut self, no: LinkNo, mode: CloseMode, commands: &mut Vec<Command>) {
         let Some(link) = self.links.get_mut(no) else { return };
+        // What was closed stays so, even if its session ends before the engine answers.
+        if link.left != CloseMode::Close {
+            link.left = mode;
+        }
         let held = match (link.held, &link.end) {
             (Held::Producer(producer), _) => {
                 commands.push(Command::CloseProducer { producer });
@@ -208,6 +204,7 @@ impl Door {
             let _ = self.amqp.refuse_attach(link.id, error);
             link.wire = Wire::WeDetached;
             link.held = Held::Gone;
+            self.links.release(no);
             return;
         }
         if link.held == Held::Asked {
@@ -239,6 +236,7 @@ impl Door {
         if link.wire == Wire::Open {
             let _ = self.amqp.detach(link.id, true, Some(error));
             link.wire = Wire::WeDetached;
+            self.links.release(no);
         } else {
             self.answer_detach(no, Some(error));
         }

@@ -110,7 +110,9 @@ impl Door {
     /// Takes what the client sent; what it asks of the engine is appended to `commands`. The rest of a frame stays in
     /// `bytes`. While a login waits for its answer nothing is taken: call it again after [`Door::login_result`].
     pub fn input(&mut self, now_ms: u64, bytes: &mut BytesMut, commands: &mut Vec<Command>) {
-        self.amqp.handle_input(now_ms, bytes);
+        while self.amqp.handle_input(now_ms, bytes) {
+            self.pump(commands);
+        }
         self.pump(commands);
     }
 

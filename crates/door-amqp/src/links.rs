@@ -13,6 +13,8 @@ pub(crate) struct Link {
     pub(crate) wire: Wire,
     pub(crate) held: Held,
     pub(crate) end: End,
+    /// How it was left, to be told to the engine if that has yet to answer. Its session may live on.
+    pub(crate) left: CloseMode,
 }
 
 /// How far the peer and we have come with the link.
@@ -60,11 +62,14 @@ pub(crate) enum End {
         /// The name.
         name: String,
     },
+    /// Nothing more: the engine is done with it, and the peer has yet to detach. It need never do so, so that nothing
+    /// that it said of the link is kept.
+    Over,
 }
 
 impl Link {
     pub(crate) fn new(id: LinkId, session: SessionId, end: End) -> Self {
-        Self { id, session, wire: Wire::Open, held: Held::Asked, end }
+        Self { id, session, wire: Wire::Open, held: Held::Asked, end, left: CloseMode::Detach }
     }
 
     pub(crate) fn producer_mut(&mut self) -> Option<(ProducerKey, &mut Producer)> {
@@ -143,7 +148,8 @@ impl Links {
         links.filter(|(link, _)| session.is_none_or(|s| link.session == s)).map(|(_, no)| no).collect()
     }
 
-    /// Forgets a link that is gone on both sides; then its number may be used again.
+    /// Forgets a link that is gone on both sides; then its number may be used again. Of one that is gone in the engine only
+    /// the number is kept.
     pub(crate) fn release(&mut self, no: LinkNo) {
         let Some(slot) = self.slots.get_mut(no.0 as usize) else { return };
         let Some(link) = slot else { return };
@@ -153,9 +159,55 @@ impl Links {
         {
             *number = None;
         }
-        if link.wire == Wire::Gone && link.held == Held::Gone {
-            *slot = None;
-            self.free.push(no.0);
+        match (link.wire, link.held) {
+            (Wire::Gone, Held::Gone) => {
+                *slot = None;
+                self.free.push(no.0);
+            }
+            (_, Held::Gone) => link.end = End::Over,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Door, DoorConfig};
+    use bytes::BytesMut;
+    use postroad_amqp_codec::frame::{ProtocolHeader, write_frame};
+    use postroad_amqp_codec::performative::{Attach, Begin, Open, Role};
+    use postroad_amqp_codec::terminus::{Source, Target, TargetKind};
+    use postroad_engine::{ConnId, Effect};
+    use postroad_model::refusal::{Code, Refusal};
+    use std::sync::Arc;
+
+    #[test]
+    fn of_a_link_that_was_refused_nothing_is_kept_but_its_number() {
+        let mut bytes = ProtocolHeader::AMQP.to_bytes().to_vec();
+        write_frame(&mut bytes, 0, &Open { container_id: "a".into(), ..Open::default() }, 0);
+        write_frame(&mut bytes, 0, &Begin { incoming_window: 1, ..Begin::default() }, 0);
+        for (handle, role) in [(0, Role::Sender), (1, Role::Receiver)] {
+            let address = Some(String::from("nowhere"));
+            let attach = Attach {
+                name: "l".into(),
+                handle,
+                role,
+                source: Some(Source { address: address.clone(), ..Source::default() }),
+                target: Some(TargetKind::Target(Target { address, ..Target::default() })),
+                initial_delivery_count: (role == Role::Sender).then_some(0),
+                ..Attach::default()
+            };
+            write_frame(&mut bytes, 0, &attach, 0);
+        }
+        let (conn, mut commands) = (ConnId(1), Vec::new());
+        let mut door = Door::new(conn, Arc::new(DoorConfig::default()), String::new(), 0);
+        door.input(0, &mut BytesMut::from(&bytes[..]), &mut commands);
+        for link in [LinkNo(0), LinkNo(1)] {
+            let refusal = Refusal::new(Code::UnknownQueue, "nowhere", "there is none");
+            door.effect(Effect::LinkRefused { conn, link, refusal }, &mut commands);
+            let left = door.links.get(link);
+            assert!(matches!(left, Some(Link { wire: Wire::WeDetached, end: End::Over, .. })), "{left:?}");
         }
     }
 }

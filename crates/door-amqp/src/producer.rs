@@ -273,6 +273,8 @@ impl Door {
         credit: u64,
         commands: &mut Vec<Command>,
     ) {
+        // What was accepted of a link that had the number before must not be told of this one.
+        self.flush_accepted();
         let max = self.config.message_limit(resolved.as_ref().map(|resolved| resolved.max_message_size));
         let Some(link) = self.asked(no) else { return };
         link.held = Held::Producer(key);

@@ -18,6 +18,9 @@ const SELECTOR: (u64, &str) = (0x0000_468C_0000_0004, "apache.org:selector-filte
 /// The descriptors of the no-local filter (AM-9).
 const NO_LOCAL: (u64, &str) = (0x0000_468C_0000_0003, "apache.org:no-local-filter:list");
 
+/// The largest default outcome, in bytes: what it carries is kept for as long as the link lives.
+const MAX_DEFAULT_OUTCOME: usize = 1024;
+
 /// What a client's attach asks for.
 #[derive(Debug)]
 pub(crate) struct Wanted {
@@ -114,8 +117,25 @@ pub(crate) fn read(attach: &Attach, source: &Source) -> Result<Wanted, AmqpError
     reply.outcomes = outcomes(&source.outcomes);
     outlive(&mut reply, &spec);
     let ends = Ends(if spec.durable.is_some() { spec.expiry.policy } else { ExpiryPolicy::Never });
-    let default = source.default_outcome.clone().map_or(Settlement::Released, |o| settlement(&o.into()));
+    let default = default_outcome(source)?;
     Ok(Wanted { spec, source: reply, default, ends })
+}
+
+/// The outcome of deliveries that end without one (AM-14).
+fn default_outcome(source: &Source) -> Result<Settlement, AmqpError> {
+    let Some(outcome) = source.default_outcome.clone() else { return Ok(Settlement::Released) };
+    let default = settlement(&outcome.into());
+    let size = match &default {
+        Settlement::Rejected { reason } => reason.as_ref().map_or(0, String::len),
+        Settlement::Modified { annotations, .. } => annotations.as_ref().map_or(0, Bytes::len),
+        Settlement::Accepted | Settlement::Released => 0,
+    };
+    if size > MAX_DEFAULT_OUTCOME {
+        let text =
+            format!("the default outcome carries {size} bytes, at most {MAX_DEFAULT_OUTCOME} are kept");
+        return Err(invalid_field("default-outcome", &text));
+    }
+    Ok(default)
 }
 
 /// Fills in what only the engine knows.
@@ -306,5 +326,30 @@ fn reason(error: &AmqpError) -> String {
     match error.description.as_deref() {
         Some(text) if !text.is_empty() => text.to_owned(),
         _ => error.condition.as_str().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_outcome_is_small() {
+        for (len, taken) in [(1024, true), (1025, false)] {
+            let error = AmqpError::new(Symbol::from_static("amqp:not-allowed"), "x".repeat(len));
+            let default_outcome = Some(Outcome::Rejected { error: Some(error) });
+            let address = Some(String::from("q"));
+            let source = Source { address, default_outcome, ..Source::default() };
+            assert_eq!(read(&Attach::default(), &source).is_ok(), taken, "{len} bytes");
+        }
+        let mut annotations = Fields::new();
+        annotations.insert("note", "x".repeat(2_000));
+        let default_outcome = Some(Outcome::Modified {
+            delivery_failed: true,
+            undeliverable_here: false,
+            message_annotations: Some(annotations),
+        });
+        let source = Source { address: Some(String::from("q")), default_outcome, ..Source::default() };
+        assert!(read(&Attach::default(), &source).is_err());
     }
 }

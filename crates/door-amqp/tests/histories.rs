@@ -15,8 +15,9 @@ use support::*;
 enum Step {
     /// Send so many messages in one turn.
     Send(usize),
-    /// Give a receiver so much more credit than it has used, in several frames of one turn.
-    Credit(usize, Vec<(u64, bool)>),
+    /// Give a receiver so much more credit than it has used, in several frames of one turn; and the last of it again with
+    /// what comes then.
+    Credit(usize, Vec<(u64, bool)>, bool),
     /// Settle what a receiver holds, by the outcome's number, waiting for the broker or not.
     Settle(usize, u8, bool),
     Detach(usize),
@@ -29,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
     let credits = || prop::collection::vec((0u64..12, any::<bool>()), 1..4);
     prop_oneof![
         4 => (1usize..9).prop_map(Step::Send),
-        6 => (0usize..2, credits()).prop_map(|(who, credits)| Step::Credit(who, credits)),
+        6 => (0usize..2, credits(), any::<bool>()).prop_map(|(who, credits, again)| Step::Credit(who, credits, again)),
         4 => (0usize..2, 0u8..3, any::<bool>()).prop_map(|(who, outcome, wait)| Step::Settle(who, outcome, wait)),
         1 => (0usize..2).prop_map(Step::Detach),
         1 => (0usize..2).prop_map(Step::Cut),
@@ -110,11 +111,12 @@ impl History {
                 }
                 self.world.run();
             }
-            Step::Credit(who, credits) => {
+            Step::Credit(who, credits, again) => {
                 let Receiver { client, link, received, .. } = self.receivers[who];
                 for (credit, drain) in credits {
                     let mut out = postroad_amqp::Output::new();
                     let client = &mut self.world.clients[client];
+                    client.asks = again.then_some((link, received + credit, drain));
                     client.amqp.flow_receiver(link, received + credit, drain).unwrap();
                     client.amqp.poll_output(&mut out);
                     client.feed(&mut out);
@@ -160,13 +162,24 @@ impl History {
         self.world.run();
     }
 
+    /// A receiver that is alone and gives credit is sent what there is.
+    fn take_all(&mut self, who: usize) {
+        let Receiver { client, link, received, .. } = self.receivers[who];
+        self.world.clients[client].asks = None;
+        self.world.credit(client, link, received + 1_000);
+        self.take(who);
+        assert_eq!(self.receivers[who].held.len(), self.sent - self.finished.len(), "receiver {who}");
+    }
+
     /// What is left is what was not accepted, each once.
     fn finish(mut self) {
         self.world.hold(false);
-        for who in 0..2 {
-            self.take(who);
-            self.world.cut(self.receivers[who].client);
-        }
+        (0..2).for_each(|who| self.take(who));
+        // What the other was sent may wait for credit that it took back.
+        let (last, other) = (self.sent % 2, 1 - self.sent % 2);
+        self.world.cut(self.receivers[other].client);
+        self.take_all(last);
+        self.world.cut(self.receivers[last].client);
         let a = self.world.connect("last");
         let link = self.world.receiver(a, "q", 0);
         self.world.lines(a);

@@ -6,10 +6,10 @@ mod support;
 
 use postroad_amqp::{Config, InitiateSasl};
 use postroad_amqp_codec::error::condition;
-use postroad_amqp_codec::performative::{Attach, DeliveryTag, ReceiverSettleMode, Role, UnsettledMap};
+use postroad_amqp_codec::performative::{Attach, DeliveryTag, ReceiverSettleMode, UnsettledMap};
 use postroad_amqp_codec::state::DeliveryState;
 use postroad_amqp_codec::terminus::{
-    Coordinator, Source, Target, TargetKind, TerminusDurability, TerminusExpiryPolicy, distribution_mode,
+    Coordinator, Source, Target, TargetKind, TerminusDurability, TerminusExpiryPolicy,
 };
 use postroad_amqp_codec::{AmqpError, Fields, Symbol, Value};
 use postroad_engine::admin::Request;
@@ -20,23 +20,6 @@ use support::*;
 /// A durable subscription as JMS asks for it (AM-3).
 fn durable(name: &str, address: &str) -> Attach {
     receive_with(name, durable_source(address))
-}
-
-fn durable_source(address: &str) -> Source {
-    Source {
-        address: Some(address.into()),
-        durable: TerminusDurability::UnsettledState,
-        expiry_policy: TerminusExpiryPolicy::Never,
-        distribution_mode: Some(distribution_mode::COPY),
-        capabilities: vec![Symbol::from_static("topic")],
-        ..Source::default()
-    }
-}
-
-/// The attach that asks for a subscription by name, without a source (AM-7).
-fn unsubscribe(name: &str) -> Attach {
-    let target = Some(TargetKind::Target(Target::default()));
-    Attach { name: name.into(), role: Role::Receiver, target, ..Attach::default() }
 }
 
 fn sole(container: &str) -> Config {

@@ -4,12 +4,14 @@
 
 mod support;
 
+use bytes::BytesMut;
 use postroad_amqp_codec::Encode;
 use postroad_amqp_codec::frame::write_frame;
 use postroad_amqp_codec::performative::{
     Attach, Begin, Close, Detach, Disposition, End, Flow, Open, Performative, Role, Transfer,
 };
 use postroad_amqp_codec::state::{DeliveryState, Outcome};
+use postroad_amqp_codec::terminus::{Source, Target, TerminusExpiryPolicy};
 use proptest::prelude::*;
 use support::*;
 
@@ -117,6 +119,62 @@ fn drains_and_echoes_are_answered_also_where_there_is_nothing() {
     assert_eq!((answers[0].handle, answers[0].incoming_window), (None, 2_048));
 }
 
+/// A raw client with credit for 10 messages, to be drained, on a queue that has so many, and a window for one.
+fn drains_through_a_small_window(world: &mut World) -> usize {
+    let b = world.connect("b");
+    let publisher = world.sender(b, "orders");
+    (0..10).for_each(|_| _ = world.send(b, publisher, &text("x")));
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &Begin { incoming_window: 1, ..begin() }, &[]);
+    put(&mut bytes, 0, &receiver(0, "orders"), &[]);
+    put(&mut bytes, 0, &Flow { incoming_window: 1, ..credit(0, 10, true) }, &[]);
+    let a = world.raw_client(&bytes);
+    assert_eq!(world.clients[a].frames(), ["open", "begin", "attach", "transfer"]);
+    a
+}
+
+/// Opens the window by the link's own flow frame, which also gives credit.
+fn open_window(world: &mut World, client: usize, seen: u32, given: u32, drain: bool) -> Vec<Performative> {
+    let mut bytes = Vec::new();
+    let flow = Flow { next_incoming_id: Some(seen), delivery_count: Some(seen), ..credit(0, given, drain) };
+    put(&mut bytes, 0, &flow, &[]);
+    world.clients[client].feed_bytes(&bytes);
+    world.run();
+    world.clients[client].performatives()
+}
+
+#[test]
+fn a_drain_is_answered_when_its_own_link_opens_the_window() {
+    // The credit as it was, and more.
+    for given in [9, 9 + 5] {
+        let mut world = world();
+        let a = drains_through_a_small_window(&mut world);
+        let frames = open_window(&mut world, a, 1, given, true);
+        let Some(Performative::Flow(flow)) = frames.last() else { panic!("{given}: {frames:?}") };
+        assert_eq!((frames.len() - 1, flow.drain, flow.link_credit), (9, true, Some(0)), "{given}");
+    }
+    // Less, which is used up by what is sent; and then more.
+    let mut world = world();
+    let a = drains_through_a_small_window(&mut world);
+    assert_eq!(open_window(&mut world, a, 1, 4, true).len(), 4);
+    let frames = open_window(&mut world, a, 5, 7, true);
+    let Some(Performative::Flow(flow)) = frames.last() else { panic!("{frames:?}") };
+    assert_eq!((frames.len() - 1, flow.delivery_count, flow.link_credit), (5, Some(12), Some(0)));
+}
+
+#[test]
+fn credit_that_overtakes_a_drain_is_passed_on_when_its_own_link_opens_the_window() {
+    let mut world = world();
+    let a = drains_through_a_small_window(&mut world);
+    assert_eq!(open_window(&mut world, a, 1, 9 + 5, false).len(), 9);
+    let c = world.connect("c");
+    let publisher = world.sender(c, "orders");
+    (0..6).for_each(|_| _ = world.send(c, publisher, &text("y")));
+    let came = world.clients[a].frames();
+    assert_eq!(came.iter().filter(|frame| **frame == "transfer").count(), 5);
+}
+
 fn part(handle: u32, id: u32, more: bool) -> Transfer {
     Transfer {
         handle,
@@ -154,6 +212,128 @@ fn pieces_of_several_links_may_alternate() {
     let c = world.connect("c");
     world.receiver(c, "tiny", 1);
     world.expect(c, &["attached r from tiny", "r#0 80 bytes"]);
+}
+
+#[test]
+fn outcomes_that_are_repeated_ask_nothing_more_of_the_engine() {
+    let mut world = world();
+    let b = world.connect("b");
+    let publisher = world.sender(b, "orders");
+    (0..20).for_each(|_| _ = world.send(b, publisher, &text("x")));
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &begin(), &[]);
+    put(&mut bytes, 0, &receiver(0, "orders"), &[]);
+    put(&mut bytes, 0, &Attach { name: "other".into(), ..receiver(1, "orders") }, &[]);
+    for handle in 0..2 {
+        put(&mut bytes, 0, &credit(handle, 10, false), &[]);
+    }
+    let a = world.raw_client(&bytes);
+    let frames = world.clients[a].frames();
+    assert_eq!(frames.iter().filter(|frame| **frame == "transfer").count(), 20);
+    let mut bytes = BytesMut::new();
+    let mut frame = Vec::new();
+    let state = Some(DeliveryState::Accepted);
+    let accepted = Disposition { role: Role::Receiver, last: Some(19), state, ..Disposition::default() };
+    put(&mut frame, 0, &accepted, &[]);
+    (0..3_000).for_each(|_| bytes.extend_from_slice(&frame));
+    let mut commands = Vec::new();
+    world.clients[a].door.input(1_000, &mut bytes, &mut commands);
+    assert!(bytes.is_empty(), "all of it is taken");
+    assert!((1..=20).contains(&commands.len()), "{} commands", commands.len());
+}
+
+#[test]
+fn all_input_is_taken_however_much_it_says() {
+    let mut world = world();
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &begin(), &[]);
+    put(&mut bytes, 0, &receiver(0, "orders"), &[]);
+    let a = world.raw_client(&bytes);
+    let mut bytes = Vec::new();
+    (0..5_000).for_each(|count| put(&mut bytes, 0, &credit(0, count, false), &[]));
+    let (mut input, mut commands) = (BytesMut::from(&bytes[..]), Vec::new());
+    world.clients[a].door.input(1_000, &mut input, &mut commands);
+    assert_eq!((input.len(), commands.len()), (0, 5_000));
+}
+
+#[test]
+fn what_a_link_was_sent_is_not_accepted_on_the_next_one() {
+    let mut world = world();
+    let b = world.connect("b");
+    let publisher = world.sender(b, "tiny");
+    world.send(b, publisher, &text("it is full now"));
+    let mut bytes = HEADER.to_vec();
+    put(&mut bytes, 0, &open(), &[]);
+    put(&mut bytes, 0, &begin(), &[]);
+    put(&mut bytes, 0, &Attach { handle: 0, ..send_with("first", Target::default()) }, &[]);
+    let a = world.raw_client(&bytes);
+    assert_eq!(world.clients[a].frames(), ["open", "begin", "attach", "flow"]);
+    world.clients[a].unread = true;
+    // The first message is refused and ends the link, since nobody waits for an answer; the second is accepted behind that.
+    let mut bytes = Vec::new();
+    let settled = Transfer { settled: Some(true), ..part(0, 0, false) };
+    put(&mut bytes, 0, &settled, &encode(&text_to("tiny", "x")));
+    put(&mut bytes, 0, &part(0, 1, false), &encode(&text_to("orders", "x")));
+    world.clients[a].feed_bytes(&bytes);
+    world.run();
+    let mut bytes = Vec::new();
+    put(&mut bytes, 0, &Detach { handle: 0, closed: true, error: None }, &[]);
+    put(&mut bytes, 0, &Attach { handle: 0, name: "second".into(), ..sender(0, "orders") }, &[]);
+    world.clients[a].feed_bytes(&bytes);
+    world.run();
+    world.hold(true);
+    let mut bytes = Vec::new();
+    (2..4).for_each(|id| put(&mut bytes, 0, &part(0, id, false), &encode(&text("y"))));
+    world.clients[a].feed_bytes(&bytes);
+    world.run();
+    world.clients[a].unread = false;
+    world.run();
+    assert_eq!(
+        world.clients[a].frames(),
+        ["detach", "attach", "flow"],
+        "nothing of the second is stored yet"
+    );
+    world.hold(false);
+    assert_eq!(world.clients[a].frames(), ["disposition"]);
+}
+
+#[test]
+fn a_link_that_fails_before_it_is_answered_leaves_its_subscription_to_the_session() {
+    for ends_session in [false, true] {
+        let mut world = world();
+        let mut bytes = HEADER.to_vec();
+        put(&mut bytes, 0, &open(), &[]);
+        put(&mut bytes, 0, &begin(), &[]);
+        let a = world.raw_client(&bytes);
+        world.hold(true);
+        let mut bytes = Vec::new();
+        let expiry_policy = TerminusExpiryPolicy::SessionEnd;
+        let source = Source { expiry_policy, ..durable_source("prices") };
+        put(&mut bytes, 0, &Attach { handle: 0, ..receive_with("sub", source) }, &[]);
+        // It takes the name from the first.
+        put(&mut bytes, 0, &Attach { handle: 1, ..receive_from("sub", "orders") }, &[]);
+        if ends_session {
+            put(&mut bytes, 0, &End::default(), &[]);
+        }
+        world.clients[a].feed_bytes(&bytes);
+        world.hold(false);
+        let found = |world: &mut World| {
+            let b = world.connect("raw");
+            world.attach(b, unsubscribe("sub"));
+            world.run();
+            world.lines(b).len() == 1
+        };
+        assert_eq!(found(&mut world), !ends_session, "ends session: {ends_session}");
+        if !ends_session {
+            let mut bytes = Vec::new();
+            put(&mut bytes, 0, &End::default(), &[]);
+            world.clients[a].feed_bytes(&bytes);
+            world.run();
+            assert!(!found(&mut world), "it ends with its session");
+        }
+    }
 }
 
 /// Frames of any kind, mostly where they make sense.

@@ -24,6 +24,8 @@ pub struct Line {
     /// On the way to the client.
     down: BytesMut,
     client_input: BytesMut,
+    /// The client's engine stopped for its events to be taken.
+    client_stopped: bool,
     client_output: Output,
     /// What the core wants done.
     inbox: VecDeque<Vec<Effect>>,
@@ -41,6 +43,7 @@ impl Line {
             door_output: Output::new(),
             down: BytesMut::new(),
             client_input: BytesMut::new(),
+            client_stopped: false,
             client_output: Output::new(),
             inbox: VecDeque::new(),
         }
@@ -88,7 +91,10 @@ impl Line {
         if taken > 0 {
             moved = true;
             self.client_input.extend_from_slice(&self.down.split_to(taken));
-            amqp.handle_input(now_ms, &mut self.client_input);
+        }
+        if taken > 0 || self.client_stopped {
+            self.client_stopped = amqp.handle_input(now_ms, &mut self.client_input);
+            moved |= self.client_stopped;
         }
         if amqp.next_deadline().is_some_and(|at| at <= now_ms) {
             amqp.handle_deadline(now_ms);

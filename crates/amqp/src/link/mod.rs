@@ -19,6 +19,10 @@ use crate::ids::{LinkId, SessionId};
 use crate::link::receiver::ReceiverLink;
 use crate::link::sender::SenderLink;
 
+/// The longest name of a peer's link, in bytes. A link that was refused is kept until the peer answers, so its name is
+/// all that a peer can make us hold for it.
+const MAX_LINK_NAME: usize = 1024;
+
 /// What we say about a link that the peer has attached (part 2, section 2.7.3). Name, handle, role and the initial
 /// delivery count are filled in.
 #[derive(Clone, Debug, Default)]
@@ -340,6 +344,10 @@ impl Connection {
     }
 
     fn attach_remote(&mut self, session: SessionId, attach: Box<Attach>) -> Result<(), Fault> {
+        let (len, max) = (attach.name.len(), MAX_LINK_NAME);
+        if len > max {
+            return Err(PeerMisbehaved::LinkNameTooLong { len, max }.into());
+        }
         let role = attach.role.opposite();
         let id = self.add_link(session, role, &attach.name).ok_or(PeerMisbehaved::NoHandleLeft)?;
         if let Some(session) = self.sessions.get_mut(session.0) {

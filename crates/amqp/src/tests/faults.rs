@@ -198,6 +198,17 @@ fn handles_are_checked() {
     }
 }
 
+#[test]
+fn names_of_links_are_short() {
+    let (mut script, _) = Script::session();
+    for (handle, role) in [(0, Role::Sender), (1, Role::Receiver)] {
+        script.send(0, &Attach { name: "n".repeat(1024), ..named_attach(role, handle) });
+        assert!(matches!(script.event(), Event::RemoteAttach { .. }));
+    }
+    script.send(0, &Attach { name: "n".repeat(1025), ..named_attach(Role::Sender, 2) });
+    expect_session_failed(&mut script, "amqp:invalid-field");
+}
+
 /// go-amqp gives a receiver credit once more when it has just closed it.
 #[test]
 fn flow_behind_the_detach_of_its_link_ends_nothing() {

@@ -1,11 +1,13 @@
 //! Credit, drain, echo, windows, messages in pieces.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use postroad_amqp_codec::frame::write_frame;
 use postroad_amqp_codec::performative::{Attach, Begin, Detach, Flow, Performative, Role, Transfer};
 use postroad_amqp_codec::state::DeliveryState;
 
 use super::pair::{Pair, attach, bytes, memory, named, tagged};
 use super::script::{Script, credit, named_attach, transfer};
+use crate::connection::MAX_EVENTS;
 use crate::{ApiMisuse, AttachReply, Config, Delivery, Event, LinkId};
 
 /// The client sends, the server receives.
@@ -405,4 +407,28 @@ fn attach_without_a_count_starts_at_zero() {
     script.expect();
     script.engine.flow_receiver(link, 1, false).unwrap();
     assert_eq!(script.expect_flow().delivery_count, Some(0));
+}
+
+#[test]
+fn no_more_is_taken_while_many_events_wait() {
+    let (mut script, _) = Script::session();
+    script.link(Role::Receiver, 0);
+    let mut frames = Vec::new();
+    for count in 0..3_000 {
+        write_frame(&mut frames, 0, &credit(0, 0, count), 0);
+    }
+    let mut input = BytesMut::from(&frames[..]);
+    let mut told = 0;
+    loop {
+        let more = script.engine.handle_input(0, &mut input);
+        let events = std::iter::from_fn(|| script.engine.poll_event()).count();
+        assert!(events <= MAX_EVENTS, "{events} events");
+        told += events;
+        if !more {
+            break;
+        }
+    }
+    assert_eq!((told, input.len()), (3_000, 0));
+    // The rest of a frame is nothing to call again for.
+    assert!(!script.engine.handle_input(0, &mut BytesMut::from(&frames[..10])));
 }

@@ -163,6 +163,35 @@ fn outcomes_one_by_one_are_told_as_a_range() {
 }
 
 #[test]
+fn what_is_repeated_unsettled_is_told_once() {
+    let (mut script, _) = Script::session();
+    let links = [script.link(Role::Receiver, 0), script.link(Role::Receiver, 1)];
+    for handle in 0..2 {
+        script.send(0, &credit(handle, 0, 100));
+        script.event();
+    }
+    // Neighbours are of different links, so that nothing can be told as a range.
+    for number in 0..10 {
+        for link in links {
+            script.engine.send(link, &tagged(number), &bytes(1)).unwrap();
+        }
+    }
+    let mut told = |state: Option<DeliveryState>, settled| {
+        let frame =
+            Disposition { role: Role::Receiver, last: Some(19), settled, state, ..Disposition::default() };
+        script.send(0, &frame);
+        std::iter::from_fn(|| script.engine.poll_event()).count()
+    };
+    assert_eq!(told(None, false), 0);
+    assert_eq!(told(Some(DeliveryState::Received { section_number: 0, section_offset: 0 }), false), 20);
+    assert_eq!(told(Some(DeliveryState::Received { section_number: 0, section_offset: 1 }), false), 0);
+    assert_eq!(told(Some(DeliveryState::Accepted), false), 20);
+    assert_eq!(told(Some(DeliveryState::Accepted), false), 0);
+    assert_eq!(told(Some(DeliveryState::Released), false), 0);
+    assert_eq!(told(Some(DeliveryState::Accepted), true), 20);
+}
+
+#[test]
 fn receiver_settles_second() {
     let (mut pair, [sender, _], [receiver, _]) = sent(3);
     pair.server.engine.settle_incoming(receiver, 0, 2, Some(DeliveryState::Accepted), false).unwrap();

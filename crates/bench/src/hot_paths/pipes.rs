@@ -154,9 +154,12 @@ impl Pipes {
             if !sent && !answered && self.commands.is_empty() {
                 return;
             }
-            self.client.handle_input(NOW.mono, &mut self.to_client);
-            while let Some(event) = self.client.poll_event() {
-                self.event(event);
+            let mut more = true;
+            while more {
+                more = self.client.handle_input(NOW.mono, &mut self.to_client);
+                while let Some(event) = self.client.poll_event() {
+                    self.event(event);
+                }
             }
             self.settle();
         }

@@ -11,7 +11,9 @@ use postroad_amqp_codec::frame::{FrameBody, decode_frame, split_frame};
 use postroad_amqp_codec::message::{Body, Header, Message, Properties};
 use postroad_amqp_codec::performative::{Attach, DeliveryTag, Performative, Role, SenderSettleMode};
 use postroad_amqp_codec::state::DeliveryState;
-use postroad_amqp_codec::terminus::{Source, Target, TargetKind};
+use postroad_amqp_codec::terminus::{
+    Source, Target, TargetKind, TerminusDurability, TerminusExpiryPolicy, distribution_mode,
+};
 use postroad_amqp_codec::{AmqpError, Decode, Encode, Fields, Map, Reader, Symbol, Value};
 use postroad_door_amqp::{Door, DoorConfig, Login};
 use postroad_engine::admin::Request;
@@ -52,6 +54,9 @@ pub struct Client {
     raw: bool,
     /// It reads nothing, so nothing can be written to it.
     pub unread: bool,
+    /// The credit and the drain that it asks for again whenever messages came, so that a flow frame of the link, not one
+    /// of the session, opens the window.
+    pub asks: Option<(LinkId, u64, bool)>,
     /// The most bytes that were ever ready for it at once.
     pub most_ready: usize,
 }
@@ -120,6 +125,7 @@ impl World {
             cut: false,
             raw: false,
             unread: false,
+            asks: None,
             most_ready: 0,
         });
         self.clients.len() - 1
@@ -385,11 +391,15 @@ impl Client {
         if self.raw {
             return some;
         }
-        self.amqp.handle_input(now, &mut self.to_client);
-        while let Some(event) = self.amqp.poll_event() {
-            self.event(event);
+        loop {
+            let more = self.amqp.handle_input(now, &mut self.to_client);
+            while let Some(event) = self.amqp.poll_event() {
+                self.event(event);
+            }
+            if !more {
+                return some;
+            }
         }
-        some
     }
 
     fn event(&mut self, event: Event) {
@@ -412,6 +422,10 @@ impl Client {
                 } else if !more {
                     let bytes = self.partial.remove(&link).unwrap();
                     self.on_message(link, delivery, settled, &bytes);
+                    if let Some((link, limit, drain)) = self.asks {
+                        // It may be detached.
+                        let _ = self.amqp.flow_receiver(link, limit, drain);
+                    }
                 }
             }
             Event::Outcome { link, first, last, state, settled } => {
@@ -563,4 +577,22 @@ pub fn selector(text: &str) -> Fields {
     let mut filter = Fields::new();
     filter.insert("jms-selector", Value::described(0x0000_468C_0000_0004_u64, text));
     filter
+}
+
+/// The source of a durable subscription as JMS asks for it (AM-3).
+pub fn durable_source(address: &str) -> Source {
+    Source {
+        address: Some(address.into()),
+        durable: TerminusDurability::UnsettledState,
+        expiry_policy: TerminusExpiryPolicy::Never,
+        distribution_mode: Some(distribution_mode::COPY),
+        capabilities: vec![Symbol::from_static("topic")],
+        ..Source::default()
+    }
+}
+
+/// The attach that asks for a subscription by name, without a source (AM-7).
+pub fn unsubscribe(name: &str) -> Attach {
+    let target = Some(TargetKind::Target(Target::default()));
+    Attach { name: name.into(), role: Role::Receiver, target, ..Attach::default() }
 }
