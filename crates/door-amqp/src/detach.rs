@@ -7,7 +7,7 @@ use postroad_amqp::{AttachReply, LinkId, SessionId};
 use postroad_amqp_codec::AmqpError;
 use postroad_amqp_codec::error::condition;
 use postroad_engine::{CloseMode, Command, LinkNo};
-use postroad_model::refusal::Refusal;
+use postroad_model::refusal::{Code, Refusal};
 
 impl Door {
     /// A link about which the engine is being asked.
@@ -166,6 +166,18 @@ impl Door {
         self.links.release(no);
     }
 
+    /// A consumer is detached that the engine has let go of: what that means to its subscription.
+    fn leave_subscription(&mut self, no: LinkNo, commands: &mut Vec<Command>) {
+        let Some(link) = self.links.get(no) else { return };
+        let End::Consumer(consumer) = &link.end else { return };
+        let Some(name) = consumer.durable.clone() else { return };
+        if consumer.ends.lingers() {
+            self.lingering.insert(name, (link.session, consumer.ends));
+        } else if link.mode_at_detach(false) == CloseMode::Expire {
+            self.expire_subscription(name, commands);
+        }
+    }
+
     /// A subscription whose link was detached before begins to expire: its policy says so.
     fn expire_subscription(&mut self, name: String, commands: &mut Vec<Command>) {
         commands.push(Command::ExpireSubscription { conn: self.conn, name });
@@ -227,8 +239,12 @@ impl Door {
         match link.held {
             Held::Asked | Held::Subscription | Held::Gone => return,
             Held::Producer(producer) => commands.push(Command::CloseProducer { producer }),
-            Held::Consumer(_) | Held::Closing => {}
+            // Another consumer has its subscription now.
+            Held::Consumer(_) if refusal.code == Code::Stolen => {}
+            Held::Consumer(_) => self.leave_subscription(no, commands),
+            Held::Closing => {}
         }
+        let Some(link) = self.links.get_mut(no) else { return };
         link.held = Held::Gone;
         self.report_detached(refusal);
         let error = amqp_error(refusal);

@@ -4,7 +4,10 @@
 
 mod support;
 
+use postroad_amqp_codec::Fields;
+use postroad_amqp_codec::state::DeliveryState;
 use postroad_amqp_codec::terminus::{Source, TerminusExpiryPolicy};
+use postroad_model::settings::ChannelSettings;
 use postroad_testkit::proves;
 use support::*;
 
@@ -51,5 +54,45 @@ fn a_subscription_that_is_closed_before_it_is_answered_goes_also_when_its_sessio
     world.attach(a, unsubscribe("sub"));
     world.run();
     assert_eq!(world.lines(a).len(), 2, "it is gone");
+    proves("AM-6");
+}
+
+/// The broker ends a link whose outcome it can't take. To the subscription that is a detach.
+#[test]
+fn a_subscription_expires_also_when_the_broker_ends_its_link() {
+    for expiry_policy in [TerminusExpiryPolicy::LinkDetach, TerminusExpiryPolicy::SessionEnd] {
+        let mut world = world();
+        world.channel("small", ChannelSettings { max_message_size: 1_000, ..ChannelSettings::default() });
+        let a = world.connect("a");
+        let source = Source { expiry_policy, ..durable_source("small") };
+        let link = world.attach(a, receive_with("sub", source));
+        world.credit(a, link, 10);
+        world.lines(a);
+        let sender = world.sender(a, "topic://small");
+        world.send(a, sender, &text("hello"));
+        world.run();
+        let mut notes = Fields::new();
+        notes.insert("x-opt-note", "long".repeat(500).as_str());
+        let state = DeliveryState::Modified {
+            delivery_failed: false,
+            undeliverable_here: false,
+            message_annotations: Some(notes),
+        };
+        world.settle(a, link, 0, state, true);
+        world.run();
+        let lines = world.lines(a);
+        assert!(
+            lines.iter().any(|line| line.starts_with("sub closed") && line.ends_with("MSG_TOO_BIG")),
+            "{lines:?}"
+        );
+        if expiry_policy == TerminusExpiryPolicy::SessionEnd {
+            world.end(a);
+            world.begin(a);
+            world.lines(a);
+        }
+        world.attach(a, unsubscribe("sub"));
+        world.run();
+        assert_eq!(world.lines(a).len(), 2, "it is gone");
+    }
     proves("AM-6");
 }
