@@ -22,8 +22,6 @@ pub struct Config {
     pub broker: BrokerSettings,
     /// `dlq_...` of `[broker]`.
     pub dead_letters: DeadLetterSettings,
-    /// `[defaults]`: what a definition starts from, also one made over REST or by a client.
-    pub defaults: Defaults,
     /// `[storage]`.
     pub storage: StorageSettings,
     /// `[limits]`.
@@ -64,7 +62,6 @@ impl Config {
             data_dir: PathBuf::from(DEFAULT_DATA_DIR),
             broker: BrokerSettings { name: broker_name.to_owned(), ..BrokerSettings::default() },
             dead_letters: DeadLetterSettings::default(),
-            defaults: Defaults::default(),
             storage: StorageSettings::default(),
             limits: LimitSettings::default(),
             log: LogSettings::default(),
@@ -106,17 +103,6 @@ pub enum DeadLetterCompat {
     None,
     /// Artemis'.
     Artemis,
-}
-
-/// `[defaults.channel]`, `[defaults.queue]`, `[defaults.named_object]`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Defaults {
-    /// What every channel starts from.
-    pub channel: ChannelSettings,
-    /// What every queue starts from.
-    pub queue: QueueSettings,
-    /// What every native named object starts from.
-    pub named_object: NamedObjectSettings,
 }
 
 /// `[storage]`: the journal.

@@ -25,9 +25,9 @@ mod table;
 mod value;
 
 pub use config::{
-    ChannelDefinition, Config, DEFAULT_DATA_DIR, DeadLetterCompat, DeadLetterSettings, Defaults,
-    JoinDefinition, LimitSettings, Listener, LogLevel, LogSettings, NamedObjectDefinition, Password,
-    Protocol, QueueDefinition, SecurityMode, SecuritySettings, StorageSettings, User,
+    ChannelDefinition, Config, DEFAULT_DATA_DIR, DeadLetterCompat, DeadLetterSettings, JoinDefinition,
+    LimitSettings, Listener, LogLevel, LogSettings, NamedObjectDefinition, Password, Protocol,
+    QueueDefinition, SecurityMode, SecuritySettings, StorageSettings, User,
 };
 pub use diagnostic::{Code, Diagnostic, Report, Severity};
 pub use example::example;

@@ -8,7 +8,7 @@ use postroad_model::name::{
     topic_pattern_matches,
 };
 use postroad_model::refusal::{Code, Refusal};
-use postroad_model::settings::{ChannelSettings, QueueSettings, Retention, UnknownKind};
+use postroad_model::settings::{ChannelSettings, Retention, UnknownKind};
 use postroad_record::{MadeBy, Record, StoreDefinition};
 
 /// What an address is resolved for.
@@ -69,7 +69,7 @@ impl Engine {
         if wanted && !name.starts_with('$') {
             check_queue_name(name)?;
             self.check_disk(name)?;
-            let definition = StoreDefinition::Queue(QueueSettings::default());
+            let definition = StoreDefinition::Queue(self.settings.defaults.queue.clone());
             return Ok(self.create_store(name, definition, MadeBy::FirstUse, true));
         }
         let shown = shorten(name);
@@ -95,7 +95,8 @@ impl Engine {
             check_name_length(name)?;
             self.check_disk(name)?;
             // Made by first use it keeps only what somebody waits for, so that nothing piles up unseen (U-10).
-            let settings = ChannelSettings { retention: Retention::Interest, ..ChannelSettings::default() };
+            let defaults = self.settings.defaults.channel.clone();
+            let settings = ChannelSettings { retention: Retention::Interest, ..defaults };
             return Ok(self.create_store(name, StoreDefinition::Channel(settings), MadeBy::FirstUse, true));
         }
         let shown = shorten(name);

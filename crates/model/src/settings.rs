@@ -596,8 +596,20 @@ impl Default for JoinSettings {
     }
 }
 
+/// What a definition starts from, wherever it is made (`[defaults.channel]`, `[defaults.queue]`, `[defaults.named_object]`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Defaults {
+    /// What every channel starts from.
+    pub channel: ChannelSettings,
+    /// What every queue starts from.
+    pub queue: QueueSettings,
+    /// What every native named object starts from.
+    pub named_object: NamedObjectSettings,
+}
+
 /// Settings of the broker as the engine needs them (joins-and-interest 5.3, addressing 4, topics 4).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BrokerSettings {
     /// The broker's own name, unique in its network.
@@ -614,6 +626,8 @@ pub struct BrokerSettings {
     pub auto_create_queues: Vec<String>,
     /// Channels are made when first used, likewise.
     pub auto_create_channels: Vec<String>,
+    /// What stores that are made when first used start from.
+    pub defaults: Defaults,
     /// Events held for joins beyond what the source shows, at most (FWD-2).
     pub spool_max_events: u64,
     /// Bytes of them, at most.
@@ -642,6 +656,7 @@ impl Default for BrokerSettings {
             max_window: 5_000,
             auto_create_queues: Vec::new(),
             auto_create_channels: Vec::new(),
+            defaults: Defaults::default(),
             spool_max_events: 1_000_000,
             spool_max_bytes: 1024 * 1024 * 1024,
             max_scheduled: 1_000_000,

@@ -146,9 +146,13 @@ fn start_logging(config: Option<&Path>) {
         .init();
 }
 
-/// The level of the configuration. A file that can't be read says so when the broker starts, not here.
+/// The level of the configuration, whatever else is in it: a file that can't be used says so when the broker starts, not here.
 fn level(config: Option<&Path>) -> &'static str {
-    let options = postroad_config::Options::default();
+    let options = postroad_config::Options {
+        allow_open_remote: true,
+        stores_elsewhere: true,
+        ..postroad_config::Options::default()
+    };
     let read = config.and_then(|file| postroad_config::load(file, &options).0);
     read.map_or("info", |config| config.log.level.as_str())
 }

@@ -155,7 +155,8 @@ fn server_info(config: &Config, users: Arc<Users>) -> ServerInfo {
         SecurityMode::Open => Access::Open,
         SecurityMode::Secure => Access::Login(Arc::new(move |user, password| users.admit(user, password))),
     };
-    ServerInfo { access, ..ServerInfo::new(config.broker.name.clone()) }
+    let defaults = Arc::new(config.broker.defaults.clone());
+    ServerInfo { access, defaults, ..ServerInfo::new(config.broker.name.clone()) }
 }
 
 fn bind_all(config: &Config) -> Result<Vec<Bound>, ServeError> {

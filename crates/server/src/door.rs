@@ -18,13 +18,18 @@ pub(crate) fn door_config(config: &Config) -> DoorConfig {
         max_frame_size: limits.max_frame_size,
         channel_max: limits.max_sessions.saturating_sub(1),
         handle_max: limits.max_links.saturating_sub(1),
-        idle_timeout_ms: u32::try_from(limits.idle_timeout).ok().filter(|&ms| ms > 0),
-        open_timeout_ms: u32::try_from(limits.login_timeout).ok().filter(|&ms| ms > 0),
+        idle_timeout_ms: timeout(limits.idle_timeout),
+        open_timeout_ms: timeout(limits.login_timeout),
         max_message_size: config.broker.max_message_size,
         staging: Arc::new(Staging::new((config.broker.memory / 2).max(config.broker.max_message_size))),
         dead_letters: dead_letter_view(config),
         ..DoorConfig::default()
     }
+}
+
+/// Milliseconds as AMQP counts them; 0 means none, and more than it can count the most that it can.
+fn timeout(ms: u64) -> Option<u32> {
+    Some(u32::try_from(ms).unwrap_or(u32::MAX)).filter(|&ms| ms > 0)
 }
 
 fn dead_letter_view(config: &Config) -> DeadLetterView {

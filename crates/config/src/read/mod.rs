@@ -94,7 +94,7 @@ pub(crate) fn document(mut root: Table<'_>, broker_name: &str) -> Draft {
         broker::auto_create(table, &mut config.broker);
     }
     if let Some(table) = root.table("defaults", "[defaults]") {
-        stores::defaults(table, &mut config.defaults);
+        stores::defaults(table, &mut config.broker.defaults);
     }
     if let Some(table) = root.table("storage", "[storage]") {
         broker::storage(table, &mut config.storage);
@@ -110,7 +110,7 @@ pub(crate) fn document(mut root: Table<'_>, broker_name: &str) -> Draft {
     let security = broker::security(security, !users.is_empty(), &mut config.security);
     let listeners =
         root.tables("listener", "[[listener]]").into_iter().filter_map(listener::listener).collect();
-    let defaults = &config.defaults;
+    let defaults = &config.broker.defaults;
     let channels = root.tables("channel", "[[channel]]");
     let channels = channels.into_iter().filter_map(|table| stores::channel(table, defaults)).collect();
     let queues = root.tables("queue", "[[queue]]");

@@ -1,12 +1,13 @@
 //! `[[channel]]`, `[[channel.named_object]]`, `[[queue]]`, and `[defaults]`, which has the same keys.
 
 use super::{Defined, DefinedChannel, check_name, selector, set, set_some};
-use crate::config::{ChannelDefinition, Defaults, NamedObjectDefinition, QueueDefinition};
+use crate::config::{ChannelDefinition, NamedObjectDefinition, QueueDefinition};
 use crate::diagnostic::Code;
 use crate::source::Located;
 use crate::table::Table;
 use crate::value::quote;
 use postroad_model::name;
+use postroad_model::settings::Defaults;
 use postroad_model::settings::{
     ChannelSettings, DedupeSettings, NamedObjectSettings, ObjectType, PublishKey, QueueSettings,
     RedeliverySettings, Scope, Start, StoreType,

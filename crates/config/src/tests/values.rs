@@ -3,9 +3,9 @@
 use super::sound;
 use crate::{DeadLetterCompat, DeadLetterSettings, Listener, Password, Protocol, SecurityMode, User};
 use postroad_model::settings::{
-    AckPolicy, BrokerSettings, ChannelSettings, JoinRole, JoinSettings, LateCopies, NamedObjectSettings,
-    OnBlock, OnDefinitionChange, PublishKey, PublisherDedupe, QueueSettings, Retention, Start, StoreType,
-    Takeover, UnknownKind,
+    AckPolicy, BrokerSettings, ChannelSettings, Defaults, JoinRole, JoinSettings, LateCopies,
+    NamedObjectSettings, OnBlock, OnDefinitionChange, PublishKey, PublisherDedupe, QueueSettings, Retention,
+    Start, StoreType, Takeover, UnknownKind,
 };
 
 #[test]
@@ -63,6 +63,7 @@ fn every_key_of_the_broker_arrives() {
     let dead_letters = DeadLetterSettings { expose_properties: true, compat: DeadLetterCompat::Artemis };
     assert_eq!(config.dead_letters, dead_letters);
     let broker = BrokerSettings {
+        defaults: Defaults::default(),
         name: "eu/1".into(),
         dead_letter_queue: "DEAD".into(),
         unknown_kind: UnknownKind::Topic,

@@ -99,3 +99,18 @@ fn the_levels_and_letters_of_a_topic_string_are_all_told_apart() {
     assert_eq!(broker.engine.channels.len(), shapes.len());
     proves("TT-1");
 }
+
+#[test]
+fn what_is_made_by_first_use_starts_from_the_defaults() {
+    let mut settings = making();
+    settings.defaults.queue.capacity = 1;
+    settings.defaults.channel.capacity = 2;
+    check_with(
+        settings,
+        "publish made.q 1
+         publish made.q 2 => QUEUE_FULL
+         consume A topic://made credit=0
+         publish topic://made 1..2
+         publish topic://made 3 => STORE_FULL",
+    );
+}

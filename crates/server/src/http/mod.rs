@@ -33,6 +33,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use errors::ApiError;
 use postroad_engine::admin::StoreKind;
+use postroad_model::settings::Defaults;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,6 +51,8 @@ pub struct ServerInfo {
     pub started: Instant,
     /// Who may use the interface.
     pub access: Access,
+    /// What definitions start from.
+    pub defaults: Arc<Defaults>,
 }
 
 impl ServerInfo {
@@ -57,7 +60,7 @@ impl ServerInfo {
     #[must_use]
     pub fn new(name: String) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self { name, version, started: Instant::now(), access: Access::Open }
+        Self { name, version, started: Instant::now(), access: Access::Open, defaults: Arc::default() }
     }
 
     /// The same with a check of logins: name and password to whether they are right.

@@ -14,7 +14,6 @@ use axum::extract::State;
 use axum::response::Response as HttpResponse;
 use axum::routing::{get, post};
 use postroad_engine::admin::{ObjectView, Request, Response};
-use postroad_model::settings::NamedObjectSettings;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -173,7 +172,7 @@ async fn define(
     name: String,
     body: &Map<String, Value>,
 ) -> ApiResult<HttpResponse> {
-    let settings = merge(&name, &NamedObjectSettings::default(), body)?;
+    let settings = merge(&name, &app.info.defaults.named_object, body)?;
     match app.admin.request(Request::CreateObject { channel, name, settings, configured: false }).await? {
         Response::Object(view) => Ok(shapes::defined(view.created, shapes::object(&view))),
         _ => Err(ApiError::odd_answer()),

@@ -14,7 +14,6 @@ use axum::extract::State;
 use axum::response::Response as HttpResponse;
 use axum::routing::{delete as remove, get, post};
 use postroad_engine::admin::{Request, Response, SettingsView, StoreKind, StoreView};
-use postroad_model::settings::{ChannelSettings, QueueSettings};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -70,8 +69,8 @@ async fn put(
     JsonBody(body): JsonBody,
 ) -> ApiResult<HttpResponse> {
     let defaults = match stores.kind {
-        StoreKind::Channel => SettingsView::Channel(ChannelSettings::default()),
-        StoreKind::Queue => SettingsView::Queue(QueueSettings::default()),
+        StoreKind::Channel => SettingsView::Channel(stores.app.info.defaults.channel.clone()),
+        StoreKind::Queue => SettingsView::Queue(stores.app.info.defaults.queue.clone()),
     };
     define(&stores, name, &defaults, body).await
 }

@@ -11,9 +11,10 @@ use postroad_engine::{
 use postroad_model::address::Address;
 use postroad_model::annotations::Delay;
 use postroad_model::message::Incoming;
-use postroad_model::settings::BrokerSettings;
+use postroad_model::settings::{BrokerSettings, Defaults};
 use serde_json::{Value, json};
 use std::borrow::Borrow;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 
@@ -262,6 +263,17 @@ fn attributes_that_make_no_sense_have_their_own_codes() {
         assert_eq!(api.refused("PUT /channels/c", body), refusal(400, code));
     }
     assert_eq!(api.refused("PUT /channels/a%2Bb", json!({})), refusal(400, "BAD_NAME"));
+}
+
+#[test]
+fn a_definition_starts_from_the_defaults_of_the_configuration() {
+    let mut defaults = Defaults::default();
+    (defaults.queue.capacity, defaults.channel.capacity) = (7, 8);
+    defaults.named_object.persistent = false;
+    let mut api = Api::with(|info| ServerInfo { defaults: Arc::new(defaults.clone()), ..info });
+    assert_eq!(api.must("PUT /queues/q", Value::Null)["capacity"], 7);
+    assert_eq!(api.must("PUT /channels/c", json!({ "ttl": 5 }))["capacity"], 8);
+    assert_eq!(api.must("PUT /channels/c/named-objects/o", Value::Null)["persistent"], false);
 }
 
 #[test]
