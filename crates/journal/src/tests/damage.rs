@@ -216,7 +216,7 @@ fn a_segment_before_the_start_that_is_still_needed() {
     disk.flip_bit(name, 20, 0);
     let Err(Error::Damage(damage)) = require(&disk, kept.number) else { panic!() };
     assert_eq!(damage, Damage { file: kept.file.clone(), offset: 0, flaw: Flaw::SegmentHeader });
-    assert_eq!(verify(&disk).unwrap().unreadable, [kept.file.clone()]);
+    assert_eq!(verify(&disk).unwrap().unreadable.as_slice(), std::slice::from_ref(&kept.file));
     let disk = disk.kill();
     crate::Disk::remove(&disk, name).unwrap();
     let Err(Error::Damage(damage)) = require(&disk, kept.number) else { panic!() };
