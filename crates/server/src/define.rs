@@ -68,13 +68,13 @@ fn ask(shell: &mut Shell<EffectSender>, now: Now, request: Request) -> Result<Op
 /// Applies the definitions to a running broker; what is refused is logged, and the rest goes on.
 pub(crate) async fn redefine(handle: &AdminHandle, config: &Config) {
     for request in requests(config) {
-        let Err(error) = handle.request(request.clone()).await else { continue };
+        let Err(error) = handle.change().await.request(request.clone()).await else { continue };
         let other = match &error {
             AdminError::Refused(refusal) => instead(request, refusal),
-            AdminError::Stopped => return,
+            AdminError::Stopped | AdminError::Busy => return,
         };
         let error = match other {
-            Some(other) => match handle.request(other).await {
+            Some(other) => match handle.change().await.request(other).await {
                 Ok(_) => continue,
                 Err(error) => error,
             },

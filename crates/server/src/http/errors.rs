@@ -32,11 +32,6 @@ impl ApiError {
         Self::from(Refusal::new(Code::BadValue, object, message)).with_detail(json!({ "field": field }))
     }
 
-    /// Whether it is the engine's refusal with this code.
-    pub(super) fn is(&self, code: Code) -> bool {
-        self.code == code.as_str()
-    }
-
     /// More for programs about the same refusal.
     pub(super) fn with_detail(mut self, detail: Value) -> Self {
         self.detail = detail;
@@ -95,7 +90,7 @@ impl From<AdminError> for ApiError {
     fn from(error: AdminError) -> Self {
         match error {
             AdminError::Refused(refusal) => refusal.into(),
-            AdminError::Stopped => Self::unavailable(AdminError::Stopped.to_string()),
+            AdminError::Stopped | AdminError::Busy => Self::unavailable(error.to_string()),
         }
     }
 }

@@ -17,6 +17,8 @@ use std::borrow::Borrow;
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 
+mod changes;
+
 /// The engine behind the handle: every call is answered at once, as if its records were durable.
 struct Backend {
     engine: Engine,
@@ -94,6 +96,7 @@ fn encoded(text: &str) -> Vec<u8> {
 
 struct Api {
     router: Router,
+    handle: AdminHandle,
     calls: mpsc::Receiver<AdminCall>,
     backend: Backend,
 }
@@ -106,7 +109,8 @@ impl Api {
     fn with(change: impl Fn(ServerInfo) -> ServerInfo) -> Self {
         let (sender, calls) = mpsc::channel(8);
         let info = change(ServerInfo::new("A".into()));
-        Self { router: router(AdminHandle::new(sender), info), calls, backend: Backend::new() }
+        let handle = AdminHandle::new(sender);
+        Self { router: router(handle.clone(), info), handle, calls, backend: Backend::new() }
     }
 
     /// Sends one request and answers what it asks of the engine.
