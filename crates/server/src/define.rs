@@ -5,7 +5,7 @@ use crate::core::EffectSender;
 use crate::http::{AdminError, AdminHandle};
 use postroad_config::{Config, JoinDefinition};
 use postroad_engine::Now;
-use postroad_engine::admin::Request;
+use postroad_engine::admin::{Request, Response};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_shell::Shell;
 
@@ -74,7 +74,7 @@ pub(crate) async fn redefine(handle: &AdminHandle, config: &Config) {
             AdminError::Stopped | AdminError::Busy => return,
         };
         let error = match other {
-            Some(other) => match handle.change().await.request(other).await {
+            Some(other) => match replace(handle, other).await {
                 Ok(_) => continue,
                 Err(error) => error,
             },
@@ -82,4 +82,13 @@ pub(crate) async fn redefine(handle: &AdminHandle, config: &Config) {
         };
         tracing::error!(%error, "a definition of the configuration is refused");
     }
+}
+
+/// Asks for what is there to become what the file says.
+async fn replace(handle: &AdminHandle, request: Request) -> Result<Response, AdminError> {
+    let mut change = handle.change().await;
+    if let Request::AlterJoin { name, .. } = &request {
+        change.end_drain(name);
+    }
+    change.request(request).await
 }

@@ -2,6 +2,7 @@
 
 use postroad_engine::admin::{Request, Response};
 use postroad_model::refusal::Refusal;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, mpsc, oneshot};
@@ -12,11 +13,14 @@ const READ_WITHIN: Duration = Duration::from_secs(10);
 /// One request and where its answer goes.
 pub type AdminCall = (Box<Request>, oneshot::Sender<Result<Response, Refusal>>);
 
+/// The paused joins that run only until what waits has been forwarded.
+type Drained = BTreeSet<String>;
+
 /// Asks the engine on behalf of operators. Clones share one queue, and change definitions one after the other.
 #[derive(Clone, Debug)]
 pub struct AdminHandle {
     sender: mpsc::Sender<AdminCall>,
-    changes: Arc<Mutex<()>>,
+    changes: Arc<Mutex<Drained>>,
 }
 
 /// Why a request has no answer.
@@ -53,7 +57,7 @@ impl AdminHandle {
     /// Begins a change of a definition, once nobody else is at one. Without this, a change of one setting that read the
     /// others before somebody else changed them would write them back.
     pub(crate) async fn change(&self) -> Change<'_> {
-        Change { handle: self, _alone: self.changes.lock().await }
+        Change { handle: self, drained: self.changes.lock().await }
     }
 
     async fn send(&self, request: Request) -> Result<Answer, AdminError> {
@@ -72,7 +76,7 @@ async fn answer(answered: Answer) -> Result<Response, AdminError> {
 /// A change of a definition, while nobody else makes one.
 pub(crate) struct Change<'a> {
     handle: &'a AdminHandle,
-    _alone: MutexGuard<'a, ()>,
+    drained: MutexGuard<'a, Drained>,
 }
 
 impl Change<'_> {
@@ -94,5 +98,15 @@ impl Change<'_> {
         let answered = self.handle.send(request).await?;
         drop(self);
         answer(answered).await
+    }
+
+    /// Notes that a paused join is about to run only until what waits has been forwarded.
+    pub(crate) fn begin_drain(&mut self, join: &str) {
+        self.drained.insert(join.to_owned());
+    }
+
+    /// A join is told whether it is to run. `true` if it was being drained: from now on it is not.
+    pub(crate) fn end_drain(&mut self, join: &str) -> bool {
+        self.drained.remove(join)
     }
 }

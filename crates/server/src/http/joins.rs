@@ -83,13 +83,14 @@ async fn put(
 ) -> ApiResult<HttpResponse> {
     drop_name(&name, &mut body)?;
     let settings = settings(&name, &JoinSettings::default(), &body)?;
-    let change = app.admin.change().await;
+    let mut change = app.admin.change().await;
     let exists = match change.read(Request::ShowJoin { name: name.clone() }).await {
         Ok(_) => true,
         Err(AdminError::Refused(refusal)) if refusal.code == Code::JoinNotFound => false,
         Err(error) => return Err(error.into()),
     };
     let request = if exists {
+        change.end_drain(&name);
         Request::AlterJoin { name, settings }
     } else {
         Request::CreateJoin { name: Some(name), settings, configured: false }
@@ -105,9 +106,12 @@ async fn alter(
     JsonBody(mut body): JsonBody,
 ) -> ApiResult<HttpResponse> {
     drop_name(&name, &mut body)?;
-    let change = app.admin.change().await;
+    let mut change = app.admin.change().await;
     let view = shown(change.read(Request::ShowJoin { name: name.clone() }).await?)?;
     let settings = settings(&name, &view.settings, &body)?;
+    if body.contains_key("enabled") {
+        change.end_drain(&name);
+    }
     answered(change.request(Request::AlterJoin { name, settings }).await?)
 }
 
@@ -142,7 +146,12 @@ async fn delete(
     Names(name): Names<String>,
     Params(DeleteParams { drain }): Params<DeleteParams>,
 ) -> ApiResult<Json<Value>> {
-    match app.admin.change().await.request(Request::DeleteJoin { name, drain }).await? {
+    let mut change = app.admin.change().await;
+    if !drain {
+        // Another may take the name. One that can't forward what waits is not deleted, but still to be paused.
+        change.end_drain(&name);
+    }
+    match change.request(Request::DeleteJoin { name, drain }).await? {
         Response::JoinDeleted { name, not_forwarded } => {
             Ok(Json(json!({ "name": name, "not_forwarded": not_forwarded })))
         }
@@ -155,7 +164,7 @@ async fn pause(
     Names(name): Names<String>,
     Params(NoParams {}): Params<NoParams>,
 ) -> ApiResult<HttpResponse> {
-    answered(app.admin.change().await.request(Request::EnableJoin { name, enabled: false }).await?)
+    enable(&app, name, false).await
 }
 
 async fn resume(
@@ -163,7 +172,13 @@ async fn resume(
     Names(name): Names<String>,
     Params(NoParams {}): Params<NoParams>,
 ) -> ApiResult<HttpResponse> {
-    answered(app.admin.change().await.request(Request::EnableJoin { name, enabled: true }).await?)
+    enable(&app, name, true).await
+}
+
+async fn enable(app: &App, name: String, enabled: bool) -> ApiResult<HttpResponse> {
+    let mut change = app.admin.change().await;
+    change.end_drain(&name);
+    answered(change.request(Request::EnableJoin { name, enabled }).await?)
 }
 
 /// Forwards what waits and leaves the join as it was. One that runs does so by itself; a paused one is resumed for
@@ -173,11 +188,9 @@ async fn drain(
     Names(name): Names<String>,
     Params(NoParams {}): Params<NoParams>,
 ) -> ApiResult<HttpResponse> {
-    let change = app.admin.change().await;
-    let view = shown(change.read(Request::ShowJoin { name: name.clone() }).await?)?;
-    if view.settings.enabled {
-        return answered(Response::Join(Box::new(view)));
+    // A task of its own: it must pause the join again even if the caller has gone.
+    match tokio::spawn(super::drain::drain(app.admin, name)).await {
+        Ok(response) => answered(response?),
+        Err(_) => Err(AdminError::Stopped.into()),
     }
-    change.request(Request::EnableJoin { name: name.clone(), enabled: true }).await?;
-    answered(app.admin.change().await.request(Request::EnableJoin { name, enabled: false }).await?)
 }

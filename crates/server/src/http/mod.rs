@@ -8,6 +8,7 @@
 
 mod body;
 mod connections;
+mod drain;
 mod errors;
 mod events;
 mod guard;

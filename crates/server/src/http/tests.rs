@@ -24,6 +24,8 @@ struct Backend {
     engine: Engine,
     now: u64,
     output: Output,
+    /// Waiting work is not done for now.
+    idle: bool,
 }
 
 impl Backend {
@@ -31,14 +33,14 @@ impl Backend {
         let settings = BrokerSettings { name: String::from("A"), ..BrokerSettings::default() };
         let mut engine = Engine::new(settings, [7; 16]);
         engine.recovered(false);
-        Self { engine, now: 1_000, output: Output::default() }
+        Self { engine, now: 1_000, output: Output::default(), idle: false }
     }
 
     fn perform(&mut self, command: Command) -> Vec<Effect> {
         self.now += 1;
         let now = Now { wall: self.now, mono: self.now };
         self.engine.handle(now, command);
-        while self.engine.run(now, 100) {}
+        while !self.idle && self.engine.run(now, 100) {}
         let mut effects = Vec::new();
         self.engine.take_output(&mut self.output);
         effects.extend(self.output.effects.drain(..).map(|(_, effect)| effect));

@@ -1,6 +1,8 @@
 //! Changes of definitions that come at the same time.
 
 use super::*;
+use postroad_engine::admin::Request as Asked;
+use std::time::Duration;
 
 fn request(line: &str, body: &Value) -> Request<Body> {
     let (method, path) = line.split_once(' ').unwrap();
@@ -39,6 +41,34 @@ impl Api {
         api.must("PUT /joins/j", json!({ "source": "a", "destination": "q" }));
         api
     }
+
+    /// With a paused join for which three events wait.
+    fn with_backlog() -> Self {
+        let mut api = Self::with_join();
+        api.must("POST /joins/j/pause", Value::Null);
+        api.backend.publish("channel://a", &["1", "2", "3"]);
+        api
+    }
+
+    /// Answers until the join was told whether to run, and this was answered too. Other work is done only meanwhile.
+    async fn answer_until(&mut self, wanted: bool) {
+        let answering = async {
+            loop {
+                let call = self.calls.recv().await.unwrap();
+                let told = match *call.0 {
+                    Asked::EnableJoin { enabled, .. } => Some(enabled),
+                    _ => None,
+                };
+                self.backend.idle = told.is_some();
+                self.backend.answer(call);
+                if told == Some(wanted) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), answering).await.unwrap();
+        self.backend.idle = false;
+    }
 }
 
 #[test]
@@ -76,4 +106,57 @@ fn a_change_that_is_not_answered_yet_holds_up_no_other() {
             _ = asked => {}
         }
     });
+}
+
+#[test]
+fn a_drain_goes_on_until_what_waited_is_forwarded() {
+    let mut api = Api::with_backlog();
+    let drain = api.router.clone().oneshot(request("POST /joins/j/drain", &Value::Null));
+    block_on(async {
+        let answered = tokio::spawn(drain);
+        api.answer_until(false).await;
+        assert_eq!(answered.await.unwrap().unwrap().status(), 200);
+    });
+    let join = api.must("GET /joins/j", Value::Null);
+    assert_eq!((&join["state"], &join["lag_events"]), (&json!("paused"), &json!(0)));
+}
+
+#[test]
+fn a_drain_that_nobody_waits_for_pauses_the_join_again() {
+    let mut api = Api::with_backlog();
+    let drain = api.router.clone().oneshot(request("POST /joins/j/drain", &Value::Null));
+    block_on(async {
+        let asking = tokio::spawn(drain);
+        api.answer_until(true).await;
+        asking.abort();
+        api.answer_until(false).await;
+    });
+    assert_eq!(api.must("GET /joins/j", Value::Null)["state"], "paused");
+}
+
+#[test]
+fn a_join_that_is_resumed_while_it_is_drained_stays_resumed() {
+    let mut api = Api::with_backlog();
+    let drain = api.router.clone().oneshot(request("POST /joins/j/drain", &Value::Null));
+    let resume = api.router.clone().oneshot(request("POST /joins/j/resume", &Value::Null));
+    block_on(async {
+        let draining = tokio::spawn(drain);
+        api.answer_until(true).await;
+        let resumed = tokio::spawn(resume);
+        api.answer_until(true).await;
+        assert_eq!(resumed.await.unwrap().unwrap().status(), 200);
+        tokio::select! {
+            answered = draining => assert_eq!(answered.unwrap().unwrap().status(), 200),
+            () = api.answer_until(false) => panic!("it was paused"),
+        }
+    });
+    assert_eq!(api.must("GET /joins/j", Value::Null)["state"], "running");
+}
+
+#[test]
+fn a_drain_ends_when_the_destination_is_full() {
+    let mut api = Api::with_backlog();
+    api.must("PATCH /queues/q", json!({ "capacity": 1 }));
+    let drained = api.must("POST /joins/j/drain", Value::Null);
+    assert_eq!((&drained["state"], &drained["lag_events"]), (&json!("paused"), &json!(2)));
 }
