@@ -61,6 +61,13 @@ impl ApiError {
         Self::of_http(StatusCode::UNAUTHORIZED, "LOGIN_REQUIRED", "login", message)
     }
 
+    /// The host's name might be a stranger's, and nobody has to log in.
+    pub(super) fn strange_host(host: &str) -> Self {
+        let message = "a web page could reach this broker by that name, and it asks for no login: use an IP address or \
+                       localhost, or configure users";
+        Self::of_http(StatusCode::MISDIRECTED_REQUEST, "STRANGE_HOST", host, message)
+    }
+
     /// The engine did not answer.
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self::of_http(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", "broker", message)

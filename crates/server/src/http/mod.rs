@@ -51,6 +51,9 @@ pub struct ServerInfo {
     pub started: Instant,
     /// Who may use the interface.
     pub access: Access,
+    /// Without logins: whether requests may name any host, not only an IP address or `localhost`. For listeners that
+    /// others reach by names which the broker can't know.
+    pub any_host: bool,
 }
 
 impl ServerInfo {
@@ -58,7 +61,7 @@ impl ServerInfo {
     #[must_use]
     pub fn new(name: String) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self { name, version, started: Instant::now(), access: Access::Open }
+        Self { name, version, started: Instant::now(), access: Access::Open, any_host: false }
     }
 
     /// The same with a check of logins: name and password to whether they are right.

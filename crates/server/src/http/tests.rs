@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tower::ServiceExt;
 
 mod changes;
+mod hosts;
 
 /// The engine behind the handle: every call is answered at once, as if its records were durable.
 struct Backend {
