@@ -31,6 +31,8 @@ const ADMIN_CALLS: usize = 1_024;
 struct Bound {
     protocol: Protocol,
     address: SocketAddr,
+    /// Only programs on this machine can connect, as far as the configuration says.
+    loopback: bool,
     socket: std::net::TcpListener,
 }
 
@@ -172,7 +174,7 @@ fn bind_all(config: &Config) -> Result<Vec<Bound>, ServeError> {
             })?;
             let socket = bind(address).map_err(refused)?;
             let address = socket.local_addr().map_err(refused)?;
-            Ok(Bound { protocol: listener.protocol, address, socket })
+            Ok(Bound { protocol: listener.protocol, address, loopback: listener.is_loopback(), socket })
         })
         .collect()
 }
@@ -255,8 +257,10 @@ async fn serve_amqp(bound: Vec<Bound>, connections: Arc<Connections>, shared: Sh
 async fn serve_http(bound: Vec<Bound>, handle: AdminHandle, info: ServerInfo, stop: watch::Receiver<bool>) {
     let mut servers = Vec::new();
     let places = crate::http::Places::default();
-    for Bound { address, socket, .. } in bound {
-        let router = crate::http::router(handle.clone(), info.clone());
+    for Bound { address, loopback, socket, .. } in bound {
+        // An operator who let others in without logins has said that everybody may, by whatever name.
+        let info = ServerInfo { any_host: !loopback, ..info.clone() };
+        let router = crate::http::router(handle.clone(), info);
         let mut stop = stop.clone();
         let listener = match tokio::net::TcpListener::from_std(socket) {
             Ok(listener) => places.limit(listener),

@@ -5,7 +5,7 @@ use crate::core::EffectSender;
 use crate::http::{AdminError, AdminHandle};
 use postroad_config::{Config, JoinDefinition};
 use postroad_engine::Now;
-use postroad_engine::admin::Request;
+use postroad_engine::admin::{Request, Response};
 use postroad_model::refusal::{Code, Refusal};
 use postroad_shell::Shell;
 
@@ -68,13 +68,13 @@ fn ask(shell: &mut Shell<EffectSender>, now: Now, request: Request) -> Result<Op
 /// Applies the definitions to a running broker; what is refused is logged, and the rest goes on.
 pub(crate) async fn redefine(handle: &AdminHandle, config: &Config) {
     for request in requests(config) {
-        let Err(error) = handle.request(request.clone()).await else { continue };
+        let Err(error) = handle.change().await.request(request.clone()).await else { continue };
         let other = match &error {
             AdminError::Refused(refusal) => instead(request, refusal),
-            AdminError::Stopped => return,
+            AdminError::Stopped | AdminError::Busy => return,
         };
         let error = match other {
-            Some(other) => match handle.request(other).await {
+            Some(other) => match replace(handle, other).await {
                 Ok(_) => continue,
                 Err(error) => error,
             },
@@ -82,4 +82,13 @@ pub(crate) async fn redefine(handle: &AdminHandle, config: &Config) {
         };
         tracing::error!(%error, "a definition of the configuration is refused");
     }
+}
+
+/// Asks for what is there to become what the file says.
+async fn replace(handle: &AdminHandle, request: Request) -> Result<Response, AdminError> {
+    let mut change = handle.change().await;
+    if let Request::AlterJoin { name, .. } = &request {
+        change.end_drain(name);
+    }
+    change.request(request).await
 }

@@ -32,11 +32,6 @@ impl ApiError {
         Self::from(Refusal::new(Code::BadValue, object, message)).with_detail(json!({ "field": field }))
     }
 
-    /// Whether it is the engine's refusal with this code.
-    pub(super) fn is(&self, code: Code) -> bool {
-        self.code == code.as_str()
-    }
-
     /// More for programs about the same refusal.
     pub(super) fn with_detail(mut self, detail: Value) -> Self {
         self.detail = detail;
@@ -64,6 +59,13 @@ impl ApiError {
     pub(super) fn login_required() -> Self {
         let message = "this broker wants a login: send the name and password of one of its users";
         Self::of_http(StatusCode::UNAUTHORIZED, "LOGIN_REQUIRED", "login", message)
+    }
+
+    /// The host's name might be a stranger's, and nobody has to log in.
+    pub(super) fn strange_host(host: &str) -> Self {
+        let message = "a web page could reach this broker by that name, and it asks for no login: use an IP address or \
+                       localhost, or configure users";
+        Self::of_http(StatusCode::MISDIRECTED_REQUEST, "STRANGE_HOST", host, message)
     }
 
     /// The engine did not answer.
@@ -95,7 +97,7 @@ impl From<AdminError> for ApiError {
     fn from(error: AdminError) -> Self {
         match error {
             AdminError::Refused(refusal) => refusal.into(),
-            AdminError::Stopped => Self::unavailable(AdminError::Stopped.to_string()),
+            AdminError::Stopped | AdminError::Busy => Self::unavailable(error.to_string()),
         }
     }
 }

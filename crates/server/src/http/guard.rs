@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postroad_model::refusal::{Code, Refusal};
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Who may use the interface. Health checks are open to everybody.
@@ -35,10 +36,18 @@ impl fmt::Debug for Access {
 
 /// Lets a request through, or answers it.
 pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    if let Access::Login(accepts) = &app.info.access {
-        let login = credentials(request.headers());
-        if !login.is_some_and(|(name, password)| accepts(&name, &password)) {
-            return ApiError::login_required().into_response();
+    match &app.info.access {
+        Access::Login(accepts) => {
+            let login = credentials(request.headers());
+            if !login.is_some_and(|(name, password)| accepts(&name, &password)) {
+                return ApiError::login_required().into_response();
+            }
+        }
+        Access::Open if app.info.any_host => {}
+        Access::Open => {
+            if let Some(host) = strange_host(&request) {
+                return ApiError::strange_host(&host).into_response();
+            }
         }
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -70,4 +79,23 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     let Some(origin) = text(header::ORIGIN) else { return false };
     let authority = origin.split_once("://").map(|(_, authority)| authority);
     authority.is_none() || authority != text(header::HOST)
+}
+
+/// The host that a request is for, if a stranger may own the name: pages of his site count as the broker's own once he
+/// lets the name lead to this machine. Addresses and `localhost` are nobody's.
+fn strange_host(request: &Request) -> Option<String> {
+    let written = request.headers().get_all(header::HOST).into_iter();
+    let written = written.map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
+    let mut hosts = written.chain(request.uri().authority().map(|authority| authority.as_str().to_owned()));
+    hosts.find(|host| !is_own(host))
+}
+
+/// Whether `HOST[:PORT]` is an address, `localhost`, or empty as where a URL has no host.
+fn is_own(host: &str) -> bool {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split_once(']').is_some_and(|(address, _)| address.parse::<Ipv6Addr>().is_ok());
+    }
+    let name = host.split_once(':').map_or(host, |(name, _)| name);
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    name.is_empty() || name == "localhost" || name.ends_with(".localhost") || name.parse::<Ipv4Addr>().is_ok()
 }

@@ -3,6 +3,7 @@
 use super::App;
 use super::body::{JsonBody, Names, NoParams, Params};
 use super::errors::{ApiError, ApiResult};
+use super::handle::AdminError;
 use super::paging::{cut, limit};
 use super::settings::{drop_name, merge, take_name};
 use super::shapes;
@@ -54,7 +55,8 @@ async fn create(
 ) -> ApiResult<HttpResponse> {
     let name = take_name(&mut body)?;
     let settings = settings("join", &JoinSettings::default(), &body)?;
-    answered(app.admin.request(Request::CreateJoin { name, settings, configured: false }).await?)
+    let request = Request::CreateJoin { name, settings, configured: false };
+    answered(app.admin.change().await.request(request).await?)
 }
 
 async fn show(
@@ -62,11 +64,11 @@ async fn show(
     Names(name): Names<String>,
     Params(NoParams {}): Params<NoParams>,
 ) -> ApiResult<Json<Value>> {
-    Ok(Json(shapes::join(&held(&app, name).await?)))
+    Ok(Json(shapes::join(&shown(app.admin.request(Request::ShowJoin { name }).await?)?)))
 }
 
-async fn held(app: &App, name: String) -> ApiResult<JoinView> {
-    match app.admin.request(Request::ShowJoin { name }).await? {
+fn shown(response: Response) -> ApiResult<JoinView> {
+    match response {
         Response::Join(view) => Ok(*view),
         _ => Err(ApiError::odd_answer()),
     }
@@ -81,17 +83,19 @@ async fn put(
 ) -> ApiResult<HttpResponse> {
     drop_name(&name, &mut body)?;
     let settings = settings(&name, &JoinSettings::default(), &body)?;
-    let exists = match held(&app, name.clone()).await {
+    let mut change = app.admin.change().await;
+    let exists = match change.read(Request::ShowJoin { name: name.clone() }).await {
         Ok(_) => true,
-        Err(error) if error.is(Code::JoinNotFound) => false,
-        Err(error) => return Err(error),
+        Err(AdminError::Refused(refusal)) if refusal.code == Code::JoinNotFound => false,
+        Err(error) => return Err(error.into()),
     };
     let request = if exists {
+        change.end_drain(&name);
         Request::AlterJoin { name, settings }
     } else {
         Request::CreateJoin { name: Some(name), settings, configured: false }
     };
-    answered(app.admin.request(request).await?)
+    answered(change.request(request).await?)
 }
 
 /// Changes what the body names and keeps the rest.
@@ -102,9 +106,13 @@ async fn alter(
     JsonBody(mut body): JsonBody,
 ) -> ApiResult<HttpResponse> {
     drop_name(&name, &mut body)?;
-    let view = held(&app, name.clone()).await?;
+    let mut change = app.admin.change().await;
+    let view = shown(change.read(Request::ShowJoin { name: name.clone() }).await?)?;
     let settings = settings(&name, &view.settings, &body)?;
-    answered(app.admin.request(Request::AlterJoin { name, settings }).await?)
+    if body.contains_key("enabled") {
+        change.end_drain(&name);
+    }
+    answered(change.request(Request::AlterJoin { name, settings }).await?)
 }
 
 /// Settings of a join; what has a code of its own in section 7 is refused with that.
@@ -123,10 +131,8 @@ fn settings(object: &str, base: &JoinSettings, body: &Map<String, Value>) -> Api
 }
 
 fn answered(response: Response) -> ApiResult<HttpResponse> {
-    match response {
-        Response::Join(view) => Ok(shapes::defined(view.created, shapes::join(&view))),
-        _ => Err(ApiError::odd_answer()),
-    }
+    let view = shown(response)?;
+    Ok(shapes::defined(view.created, shapes::join(&view)))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -140,7 +146,12 @@ async fn delete(
     Names(name): Names<String>,
     Params(DeleteParams { drain }): Params<DeleteParams>,
 ) -> ApiResult<Json<Value>> {
-    match app.admin.request(Request::DeleteJoin { name, drain }).await? {
+    let mut change = app.admin.change().await;
+    if !drain {
+        // Another may take the name. One that can't forward what waits is not deleted, but still to be paused.
+        change.end_drain(&name);
+    }
+    match change.request(Request::DeleteJoin { name, drain }).await? {
         Response::JoinDeleted { name, not_forwarded } => {
             Ok(Json(json!({ "name": name, "not_forwarded": not_forwarded })))
         }
@@ -153,7 +164,7 @@ async fn pause(
     Names(name): Names<String>,
     Params(NoParams {}): Params<NoParams>,
 ) -> ApiResult<HttpResponse> {
-    answered(app.admin.request(Request::EnableJoin { name, enabled: false }).await?)
+    enable(&app, name, false).await
 }
 
 async fn resume(
@@ -161,7 +172,13 @@ async fn resume(
     Names(name): Names<String>,
     Params(NoParams {}): Params<NoParams>,
 ) -> ApiResult<HttpResponse> {
-    answered(app.admin.request(Request::EnableJoin { name, enabled: true }).await?)
+    enable(&app, name, true).await
+}
+
+async fn enable(app: &App, name: String, enabled: bool) -> ApiResult<HttpResponse> {
+    let mut change = app.admin.change().await;
+    change.end_drain(&name);
+    answered(change.request(Request::EnableJoin { name, enabled }).await?)
 }
 
 /// Forwards what waits and leaves the join as it was. One that runs does so by itself; a paused one is resumed for
@@ -171,10 +188,9 @@ async fn drain(
     Names(name): Names<String>,
     Params(NoParams {}): Params<NoParams>,
 ) -> ApiResult<HttpResponse> {
-    let view = held(&app, name.clone()).await?;
-    if view.settings.enabled {
-        return answered(Response::Join(Box::new(view)));
+    // A task of its own: it must pause the join again even if the caller has gone.
+    match tokio::spawn(super::drain::drain(app.admin, name)).await {
+        Ok(response) => answered(response?),
+        Err(_) => Err(AdminError::Stopped.into()),
     }
-    app.admin.request(Request::EnableJoin { name: name.clone(), enabled: true }).await?;
-    answered(app.admin.request(Request::EnableJoin { name, enabled: false }).await?)
 }

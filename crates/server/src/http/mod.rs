@@ -8,6 +8,7 @@
 
 mod body;
 mod connections;
+mod drain;
 mod errors;
 mod events;
 mod guard;
@@ -53,6 +54,9 @@ pub struct ServerInfo {
     pub access: Access,
     /// What definitions start from.
     pub defaults: Arc<Defaults>,
+    /// Without logins: whether requests may name any host, not only an IP address or `localhost`. For listeners that
+    /// others reach by names which the broker can't know.
+    pub any_host: bool,
 }
 
 impl ServerInfo {
@@ -60,7 +64,8 @@ impl ServerInfo {
     #[must_use]
     pub fn new(name: String) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self { name, version, started: Instant::now(), access: Access::Open, defaults: Arc::default() }
+        let (started, access) = (Instant::now(), Access::Open);
+        Self { name, version, started, access, defaults: Arc::default(), any_host: false }
     }
 
     /// The same with a check of logins: name and password to whether they are right.

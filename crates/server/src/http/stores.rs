@@ -4,6 +4,7 @@ use super::App;
 use super::body::{JsonBody, Names, NoParams, Params};
 use super::errors::{ApiError, ApiResult};
 use super::events::{self, BrowseParams};
+use super::handle::Change;
 use super::paging::{PageParams, cut};
 use super::scheduled;
 use super::settings::{drop_name, merge};
@@ -51,11 +52,12 @@ async fn show(
     Names(name): Names<String>,
     Params(NoParams {}): Params<NoParams>,
 ) -> ApiResult<Json<Value>> {
-    Ok(Json(shapes::store(&held(&stores, name).await?)))
+    let response = stores.app.admin.request(Request::ShowStore { kind: stores.kind, name }).await?;
+    Ok(Json(shapes::store(&shown(response)?)))
 }
 
-async fn held(stores: &Stores, name: String) -> ApiResult<StoreView> {
-    match stores.app.admin.request(Request::ShowStore { kind: stores.kind, name }).await? {
+fn shown(response: Response) -> ApiResult<StoreView> {
+    match response {
         Response::Store(view) => Ok(*view),
         _ => Err(ApiError::odd_answer()),
     }
@@ -72,7 +74,7 @@ async fn put(
         StoreKind::Channel => SettingsView::Channel(stores.app.info.defaults.channel.clone()),
         StoreKind::Queue => SettingsView::Queue(stores.app.info.defaults.queue.clone()),
     };
-    define(&stores, name, &defaults, body).await
+    define(stores.app.admin.change().await, name, &defaults, body).await
 }
 
 /// Changes what the body names and keeps the rest.
@@ -82,12 +84,13 @@ async fn alter(
     Params(NoParams {}): Params<NoParams>,
     JsonBody(body): JsonBody,
 ) -> ApiResult<HttpResponse> {
-    let view = held(&stores, name).await?;
-    define(&stores, view.name, &view.settings, body).await
+    let change = stores.app.admin.change().await;
+    let view = shown(change.read(Request::ShowStore { kind: stores.kind, name }).await?)?;
+    define(change, view.name, &view.settings, body).await
 }
 
 async fn define(
-    stores: &Stores,
+    change: Change<'_>,
     name: String,
     base: &SettingsView,
     mut body: Map<String, Value>,
@@ -104,10 +107,8 @@ async fn define(
             Request::PutQueue { name, settings, configured }
         }
     };
-    match stores.app.admin.request(request).await? {
-        Response::Store(view) => Ok(shapes::defined(view.created, shapes::store(&view))),
-        _ => Err(ApiError::odd_answer()),
-    }
+    let view = shown(change.request(request).await?)?;
+    Ok(shapes::defined(view.created, shapes::store(&view)))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -123,7 +124,7 @@ async fn delete(
     Params(DeleteParams { cascade, force }): Params<DeleteParams>,
 ) -> ApiResult<Json<Value>> {
     let request = Request::DeleteStore { kind: stores.kind, name, cascade, force };
-    match stores.app.admin.request(request).await? {
+    match stores.app.admin.change().await.request(request).await? {
         Response::Deleted { name } => Ok(Json(json!({ "name": name }))),
         _ => Err(ApiError::odd_answer()),
     }

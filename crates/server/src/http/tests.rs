@@ -18,11 +18,16 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 
+mod changes;
+mod hosts;
+
 /// The engine behind the handle: every call is answered at once, as if its records were durable.
 struct Backend {
     engine: Engine,
     now: u64,
     output: Output,
+    /// Waiting work is not done for now.
+    idle: bool,
 }
 
 impl Backend {
@@ -30,14 +35,14 @@ impl Backend {
         let settings = BrokerSettings { name: String::from("A"), ..BrokerSettings::default() };
         let mut engine = Engine::new(settings, [7; 16]);
         engine.recovered(false);
-        Self { engine, now: 1_000, output: Output::default() }
+        Self { engine, now: 1_000, output: Output::default(), idle: false }
     }
 
     fn perform(&mut self, command: Command) -> Vec<Effect> {
         self.now += 1;
         let now = Now { wall: self.now, mono: self.now };
         self.engine.handle(now, command);
-        while self.engine.run(now, 100) {}
+        while !self.idle && self.engine.run(now, 100) {}
         let mut effects = Vec::new();
         self.engine.take_output(&mut self.output);
         effects.extend(self.output.effects.drain(..).map(|(_, effect)| effect));
@@ -95,6 +100,7 @@ fn encoded(text: &str) -> Vec<u8> {
 
 struct Api {
     router: Router,
+    handle: AdminHandle,
     calls: mpsc::Receiver<AdminCall>,
     backend: Backend,
 }
@@ -107,7 +113,8 @@ impl Api {
     fn with(change: impl Fn(ServerInfo) -> ServerInfo) -> Self {
         let (sender, calls) = mpsc::channel(8);
         let info = change(ServerInfo::new("A".into()));
-        Self { router: router(AdminHandle::new(sender), info), calls, backend: Backend::new() }
+        let handle = AdminHandle::new(sender);
+        Self { router: router(handle.clone(), info), handle, calls, backend: Backend::new() }
     }
 
     /// Sends one request and answers what it asks of the engine.
