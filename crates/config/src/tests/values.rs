@@ -76,7 +76,7 @@ fn every_key_of_the_broker_arrives() {
         max_scheduled: 11,
         memory: 6 << 20,
         cache: 7 << 20,
-        job_batch: 256, // No setting: how much a piece of a job does is the broker's own affair.
+        job_batch: 256,
         max_topic_bytes: 512,
         max_levels: 16,
     };
