@@ -3,9 +3,9 @@
 use super::sound;
 use crate::{DeadLetterCompat, DeadLetterSettings, Listener, Password, Protocol, SecurityMode, User};
 use postroad_model::settings::{
-    AckPolicy, BrokerSettings, ChannelSettings, Defaults, JoinRole, JoinSettings, LateCopies,
-    NamedObjectSettings, OnBlock, OnDefinitionChange, PublishKey, PublisherDedupe, QueueSettings, Retention,
-    Start, StoreType, Takeover, UnknownKind,
+    AckPolicy, BrokerSettings, ChannelSettings, JoinRole, JoinSettings, LateCopies, NamedObjectSettings,
+    OnBlock, OnDefinitionChange, PublishKey, PublisherDedupe, QueueSettings, Retention, Start, StoreType,
+    Takeover, UnknownKind,
 };
 
 #[test]
@@ -62,8 +62,8 @@ fn every_key_of_the_broker_arrives() {
     );
     let dead_letters = DeadLetterSettings { expose_properties: true, compat: DeadLetterCompat::Artemis };
     assert_eq!(config.dead_letters, dead_letters);
+    // How much a piece of a job does is no setting, and [defaults] have a test of their own.
     let broker = BrokerSettings {
-        defaults: Defaults::default(),
         name: "eu/1".into(),
         dead_letter_queue: "DEAD".into(),
         unknown_kind: UnknownKind::Topic,
@@ -76,9 +76,9 @@ fn every_key_of_the_broker_arrives() {
         max_scheduled: 11,
         memory: 6 << 20,
         cache: 7 << 20,
-        job_batch: 256,
         max_topic_bytes: 512,
         max_levels: 16,
+        ..BrokerSettings::default()
     };
     assert_eq!(config.broker, broker);
     assert_eq!(config.data_dir.to_str(), Some("/var/lib/postroad"));
