@@ -9,6 +9,7 @@ mod annotated;
 mod channels;
 mod clock;
 mod dead_letters;
+mod definitions;
 mod expiry;
 mod forwarding;
 mod histories;
