@@ -190,6 +190,15 @@ pub enum Request {
         /// From the configuration file.
         configured: bool,
     },
+    /// Creates a join of the configuration file, or makes the one of that name what the file says.
+    DefineJoin {
+        /// Its name.
+        name: String,
+        /// Its settings, as for a new join.
+        settings: JoinSettings,
+        /// Whether one that is there runs, if the file says so; else it stays as it is, which may be an operator's pause.
+        enabled: Option<bool>,
+    },
     /// Changes a join.
     AlterJoin {
         /// Its name.

@@ -46,6 +46,30 @@ impl Engine {
         self.join_response(join, true)
     }
 
+    /// A join of the configuration file. What the file says of `enabled` is asked for by itself: it is none of the
+    /// attributes that tell joins apart, and where nothing is said, the default is not what was meant.
+    pub(super) fn define_join(
+        &mut self,
+        name: &str,
+        settings: JoinSettings,
+        enabled: Option<bool>,
+    ) -> Result<Response, Refusal> {
+        let made = match self.create_join(Some(name.to_owned()), settings.clone(), true) {
+            Err(refusal) if refusal.code == Code::JoinExists => {
+                let held = self.join_names.get(name).and_then(|key| self.joins.get(key));
+                let enabled = held.map_or(settings.enabled, |join| join.settings.enabled);
+                self.alter_join(name, JoinSettings { enabled, ..settings })?
+            }
+            made => made?,
+        };
+        match (&made, enabled) {
+            (Response::Join(view), Some(enabled)) if view.settings.enabled != enabled => {
+                self.enable_join(name, enabled)
+            }
+            _ => Ok(made),
+        }
+    }
+
     /// Brings source and destination into the one form in which they are held and compared, so that what made a join
     /// is also found to be the same join. The destination as it was written, for refusals.
     fn normalise_ends(&self, settings: &mut JoinSettings) -> String {
