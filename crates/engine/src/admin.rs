@@ -523,8 +523,10 @@ pub struct EventView {
     pub message_id: Option<String>,
     /// Application properties as text values.
     pub properties: Vec<(String, String)>,
-    /// The body as text, if it is text, cut to 4 KiB.
+    /// The body as text, if it is text.
     pub body: Option<String>,
+    /// Whether a text was cut to 4 KiB, or properties were left out.
+    pub cut: bool,
 }
 
 /// A message that waits for its delivery time as a list shows it (QU-9).
@@ -548,8 +550,10 @@ pub struct ScheduledView {
     pub message_id: Option<String>,
     /// Application properties as text values.
     pub properties: Vec<(String, String)>,
-    /// The body as text, if it is text, cut to 4 KiB.
+    /// The body as text, if it is text.
     pub body: Option<String>,
+    /// Whether a text was cut to 4 KiB, or properties were left out.
+    pub cut: bool,
 }
 
 /// The dead-letter header in the form of the REST interface (DLQ-3).

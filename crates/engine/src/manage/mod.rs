@@ -1,6 +1,7 @@
 //! Operators' requests: define, show, purge, browse, delete.
 
 mod browse;
+mod excerpt;
 mod joins;
 mod objects;
 mod scheduled;

@@ -10,6 +10,7 @@ mod channels;
 mod clock;
 mod dead_letters;
 mod definitions;
+mod excerpts;
 mod expiry;
 mod forwarding;
 mod histories;
