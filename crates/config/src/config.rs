@@ -371,6 +371,10 @@ pub struct JoinDefinition {
     /// Its settings; the source is a plain channel name, the destination an address as it was written.
     #[serde(flatten)]
     pub settings: JoinSettings,
+    /// `enabled` as it is written, which the settings alone can't tell from its default: a file that says nothing of it
+    /// leaves a paused join paused.
+    #[serde(skip)]
+    pub enabled: Option<bool>,
 }
 
 /// `[[user]]`: somebody who may log in.

@@ -190,6 +190,15 @@ pub enum Request {
         /// From the configuration file.
         configured: bool,
     },
+    /// Creates a join of the configuration file, or makes the one of that name what the file says.
+    DefineJoin {
+        /// Its name.
+        name: String,
+        /// Its settings, as for a new join.
+        settings: JoinSettings,
+        /// Whether one that is there runs, if the file says so; else it stays as it is, which may be an operator's pause.
+        enabled: Option<bool>,
+    },
     /// Changes a join.
     AlterJoin {
         /// Its name.
@@ -514,8 +523,10 @@ pub struct EventView {
     pub message_id: Option<String>,
     /// Application properties as text values.
     pub properties: Vec<(String, String)>,
-    /// The body as text, if it is text, cut to 4 KiB.
+    /// The body as text, if it is text.
     pub body: Option<String>,
+    /// Whether a text was cut to 4 KiB, or properties were left out.
+    pub cut: bool,
 }
 
 /// A message that waits for its delivery time as a list shows it (QU-9).
@@ -539,8 +550,10 @@ pub struct ScheduledView {
     pub message_id: Option<String>,
     /// Application properties as text values.
     pub properties: Vec<(String, String)>,
-    /// The body as text, if it is text, cut to 4 KiB.
+    /// The body as text, if it is text.
     pub body: Option<String>,
+    /// Whether a text was cut to 4 KiB, or properties were left out.
+    pub cut: bool,
 }
 
 /// The dead-letter header in the form of the REST interface (DLQ-3).

@@ -5,8 +5,8 @@ use crate::core::EffectSender;
 use crate::http::{AdminError, AdminHandle};
 use postroad_config::{Config, JoinDefinition};
 use postroad_engine::Now;
-use postroad_engine::admin::{Request, Response};
-use postroad_model::refusal::{Code, Refusal};
+use postroad_engine::admin::Request;
+use postroad_model::refusal::Refusal;
 use postroad_shell::Shell;
 
 /// What the file defines, in an order in which nothing names what comes later.
@@ -25,22 +25,13 @@ fn requests(config: &Config) -> Vec<Request> {
             requests.push(Request::CreateObject { channel, name, settings, configured: true });
         }
     }
-    requests.extend(config.joins.iter().map(create_join));
+    requests.extend(config.joins.iter().map(define_join));
     requests
 }
 
-fn create_join(join: &JoinDefinition) -> Request {
-    Request::CreateJoin { name: Some(join.name.clone()), settings: join.settings.clone(), configured: true }
-}
-
-/// What to ask instead where a join is there with other attributes: the file says what it should be.
-fn instead(request: Request, refusal: &Refusal) -> Option<Request> {
-    match request {
-        Request::CreateJoin { name: Some(name), settings, .. } if refusal.code == Code::JoinExists => {
-            Some(Request::AlterJoin { name, settings })
-        }
-        _ => None,
-    }
+fn define_join(join: &JoinDefinition) -> Request {
+    let JoinDefinition { name, settings, enabled } = join.clone();
+    Request::DefineJoin { name, settings, enabled }
 }
 
 /// Applies the definitions before anything is served.
@@ -49,9 +40,7 @@ fn instead(request: Request, refusal: &Refusal) -> Option<Request> {
 /// [`ServeError::Definition`] with the first refusal, [`ServeError::Shell`] if they can't be written.
 pub(crate) fn define(shell: &mut Shell<EffectSender>, config: &Config, now: Now) -> Result<(), ServeError> {
     for request in requests(config) {
-        let Some(refusal) = ask(shell, now, request.clone())? else { continue };
-        let Some(other) = instead(request, &refusal) else { return Err(ServeError::Definition(refusal)) };
-        if let Some(refusal) = ask(shell, now, other)? {
+        if let Some(refusal) = ask(shell, now, request)? {
             return Err(ServeError::Definition(refusal));
         }
     }
@@ -68,27 +57,48 @@ fn ask(shell: &mut Shell<EffectSender>, now: Now, request: Request) -> Result<Op
 /// Applies the definitions to a running broker; what is refused is logged, and the rest goes on.
 pub(crate) async fn redefine(handle: &AdminHandle, config: &Config) {
     for request in requests(config) {
-        let Err(error) = handle.change().await.request(request.clone()).await else { continue };
-        let other = match &error {
-            AdminError::Refused(refusal) => instead(request, refusal),
-            AdminError::Stopped | AdminError::Busy => return,
-        };
-        let error = match other {
-            Some(other) => match replace(handle, other).await {
-                Ok(_) => continue,
-                Err(error) => error,
-            },
-            None => error,
-        };
-        tracing::error!(%error, "a definition of the configuration is refused");
+        let mut change = handle.change().await;
+        if let Request::DefineJoin { name, enabled: Some(_), .. } = &request {
+            change.end_drain(name);
+        }
+        match change.request(request).await {
+            Ok(_) => {}
+            Err(AdminError::Stopped | AdminError::Busy) => return,
+            Err(error) => tracing::error!(%error, "a definition of the configuration is refused"),
+        }
     }
 }
 
-/// Asks for what is there to become what the file says.
-async fn replace(handle: &AdminHandle, request: Request) -> Result<Response, AdminError> {
-    let mut change = handle.change().await;
-    if let Request::AlterJoin { name, .. } = &request {
-        change.end_drain(name);
+#[cfg(test)]
+mod tests {
+    use super::requests;
+    use postroad_config::{Options, parse};
+    use postroad_engine::admin::Request;
+
+    #[test]
+    fn a_join_runs_or_not_only_as_the_file_says() {
+        let text = r#"
+            channel = [{ name = "a" }, { name = "b" }]
+            [[join]]
+            name = "silent"
+            source = "a"
+            destination = "b"
+            [[join]]
+            name = "paused"
+            source = "b"
+            destination = "a"
+            enabled = false
+        "#;
+        let options = Options { broker_name: "A".into(), allow_open_remote: false, stores_elsewhere: false };
+        let (config, report) = parse("postroad.toml", text, &options);
+        let config = config.unwrap_or_else(|| panic!("{report}"));
+        let said: Vec<_> = requests(&config)
+            .into_iter()
+            .filter_map(|request| match request {
+                Request::DefineJoin { name, enabled, .. } => Some((name, enabled)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(said, [("silent".to_owned(), None), ("paused".to_owned(), Some(false))]);
     }
-    change.request(request).await
 }

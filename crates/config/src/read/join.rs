@@ -24,6 +24,8 @@ pub(super) fn join(mut table: Table<'_>, own_name: &str) -> Option<Defined<JoinD
     let mut settings = JoinSettings::default();
     forwarding(&mut table, &mut settings);
     running(&mut table, &mut settings);
+    let enabled = table.boolean("enabled");
+    set(&mut settings.enabled, enabled);
     let (sink, at) = (table.sink, table.at);
     let places = table.finish();
     settings.source = plain_source(&source?.value, own_name);
@@ -33,7 +35,7 @@ pub(super) fn join(mut table: Table<'_>, own_name: &str) -> Option<Defined<JoinD
         None => (format!("{}->{}", settings.source, settings.destination), at),
     };
     check_name(sink, at, name::check_object_name(&name));
-    Some(Defined { value: JoinDefinition { name, settings }, places })
+    Some(Defined { value: JoinDefinition { name, settings, enabled }, places })
 }
 
 /// The name of the channel in the one form of CH-2, if the text names a channel of this broker; else as written.
@@ -66,7 +68,6 @@ fn forwarding(table: &mut Table<'_>, settings: &mut JoinSettings) {
 /// When it runs, and what it does when it can't.
 fn running(table: &mut Table<'_>, settings: &mut JoinSettings) {
     set(&mut settings.allow_missing, table.boolean("allow_missing"));
-    set(&mut settings.enabled, table.boolean("enabled"));
     set(&mut settings.on_block, table.word("on_block"));
     set(&mut settings.role, table.word("role"));
     set_some(&mut settings.standby_for, table.text("standby_for").map(|name| name.value));

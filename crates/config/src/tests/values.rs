@@ -276,4 +276,5 @@ fn every_key_of_a_join_arrives() {
     };
     assert_eq!(config.joins[1].settings, settings);
     assert_eq!(config.joins[0].settings.source, "a");
+    assert_eq!((config.joins[0].enabled, config.joins[1].enabled), (None, Some(false)));
 }

@@ -1,5 +1,6 @@
 //! Browsing for operators, a page at a time: what a page costs does not grow with the store (DESIGN 7.7, OP-1, QU-2).
 
+use super::excerpt::Budget;
 use crate::admin::{Page, Response, Selection, StoreKind};
 use crate::consumer::parse_selector;
 use crate::engine::Engine;
@@ -40,8 +41,7 @@ impl Engine {
         let (entries, next) =
             look_through(store, range, begin, page.limit, |entry| self.look_for(&filter, entry));
         let held = |entry: &Entry| entry.hold == Hold::Delivered;
-        let items = entries.into_iter().map(|entry| self.event_view(store, entry, held(entry))).collect();
-        Ok(Response::Events { items, next: next.map(text) })
+        Ok(self.page_of(store, entries, next, held))
     }
 
     pub(super) fn browse_object(
@@ -69,8 +69,29 @@ impl Engine {
             }
         });
         let held = |entry: &Entry| matches!(reader.owed().get(&entry.event.id), Some(Owed::Delivered(_)));
-        let items = entries.into_iter().map(|entry| self.event_view(store, entry, held(entry))).collect();
-        Ok(Response::Events { items, next: next.map(text) })
+        Ok(self.page_of(store, entries, next, held))
+    }
+
+    /// The views of these events, as far as there is room for them in a page.
+    fn page_of(
+        &self,
+        store: &Store,
+        entries: Vec<&Entry>,
+        mut next: Option<Place>,
+        held: impl Fn(&Entry) -> bool,
+    ) -> Response {
+        let (mut items, mut budget) = (Vec::new(), Budget::page());
+        for entry in entries {
+            if budget.is_spent() {
+                let level = store.queue().map_or(0, |queue| queue.level(entry.event.priority));
+                next = Some(Place { level, at: entry.event.id });
+                break;
+            }
+            let view = self.event_view(store, entry, held(entry));
+            budget.spend(view.bytes(), view.size);
+            items.push(view);
+        }
+        Response::Events { items, next: next.map(text) }
     }
 
     /// Whether an event is to be shown. One whose message must be read first ends the page, unless this is the first try:

@@ -23,9 +23,9 @@ impl Engine {
         mut settings: JoinSettings,
         configured: bool,
     ) -> Result<Response, Refusal> {
-        settings.source = normalise_channel_name(&settings.source);
+        let written = self.normalise_ends(&mut settings);
         let source = self.join_source(&settings)?;
-        self.check_destination(&mut settings, source)?;
+        self.check_destination(&settings, &written, source)?;
         let filter = parse_selector(settings.filter.as_deref())?;
         settings.filter = filter.map(|filter| filter.source().to_owned());
         if let Some(key) = self.same_join(&settings, name.as_deref()) {
@@ -44,6 +44,45 @@ impl Engine {
         let made_by = maker(configured);
         self.record(Record::JoinCreated { join, name, source, settings, cursor, made_by }, true);
         self.join_response(join, true)
+    }
+
+    /// A join of the configuration file. What the file says of `enabled` is asked for by itself: it is none of the
+    /// attributes that tell joins apart, and where nothing is said, the default is not what was meant.
+    pub(super) fn define_join(
+        &mut self,
+        name: &str,
+        settings: JoinSettings,
+        enabled: Option<bool>,
+    ) -> Result<Response, Refusal> {
+        let made = match self.create_join(Some(name.to_owned()), settings.clone(), true) {
+            Err(refusal) if refusal.code == Code::JoinExists => {
+                let held = self.join_names.get(name).and_then(|key| self.joins.get(key));
+                let enabled = held.map_or(settings.enabled, |join| join.settings.enabled);
+                self.alter_join(name, JoinSettings { enabled, ..settings })?
+            }
+            made => made?,
+        };
+        match (&made, enabled) {
+            (Response::Join(view), Some(enabled)) if view.settings.enabled != enabled => {
+                self.enable_join(name, enabled)
+            }
+            _ => Ok(made),
+        }
+    }
+
+    /// Brings source and destination into the one form in which they are held and compared, so that what made a join
+    /// is also found to be the same join. The destination as it was written, for refusals.
+    fn normalise_ends(&self, settings: &mut JoinSettings) -> String {
+        settings.source = normalise_channel_name(&settings.source);
+        let written = settings.destination.clone();
+        let address = Address::parse(&written, None).ok();
+        let own =
+            |address: &Address| address.broker.as_ref().is_some_and(|broker| *broker == self.settings.name);
+        if let Some(Address { name, .. }) = address.filter(own) {
+            // The own broker's name says nothing: the destination is kept without it.
+            settings.destination = Address { name, ..Address::default() }.to_string();
+        }
+        written
     }
 
     /// A standby names its primary, which may be made later; one that is there reads the same channel (ORD-3).
@@ -79,21 +118,21 @@ impl Engine {
         Err(Refusal::new(Code::JoinSourceNotFound, name, text))
     }
 
-    fn check_destination(&self, settings: &mut JoinSettings, source: StoreKey) -> Result<(), Refusal> {
-        let written = settings.destination.clone();
+    fn check_destination(
+        &self,
+        settings: &JoinSettings,
+        written: &str,
+        source: StoreKey,
+    ) -> Result<(), Refusal> {
         if written.is_empty() {
             let text = "a join needs a destination: the name of a channel or queue";
             return Err(Refusal::new(Code::JoinNoDestination, "destination", text));
         }
-        let address = Address::parse(&written, None)?;
-        match address.broker {
-            Some(broker) if broker != self.settings.name => {
-                let text = format!("no link leads to '{}'", shorten(&broker));
-                return Err(Refusal::new(Code::LinkMissing, written, text));
-            }
-            // The own broker's name says nothing: the destination is kept without it.
-            Some(_) => settings.destination = address.name.clone(),
-            None => {}
+        if let Some(broker) =
+            Address::parse(written, None)?.broker.filter(|broker| *broker != self.settings.name)
+        {
+            let text = format!("no link leads to '{}'", shorten(&broker));
+            return Err(Refusal::new(Code::LinkMissing, written, text));
         }
         match self.find_destination(settings) {
             Some(target) if target == source => {
@@ -189,6 +228,7 @@ impl Engine {
         let key = self.join_key(name)?;
         let Some(join) = self.joins.get(&key) else { return self.join_response(key, false) };
         let held = &join.settings;
+        self.normalise_ends(&mut settings);
         let moved = held.source != settings.source
             || held.destination != settings.destination
             || held.archive != settings.archive

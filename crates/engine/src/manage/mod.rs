@@ -1,6 +1,7 @@
 //! Operators' requests: define, show, purge, browse, delete.
 
 mod browse;
+mod excerpt;
 mod joins;
 mod objects;
 mod scheduled;
@@ -59,6 +60,7 @@ impl Engine {
             Request::CreateJoin { name, settings, configured } => {
                 self.create_join(name, settings, configured)?
             }
+            Request::DefineJoin { name, settings, enabled } => self.define_join(&name, settings, enabled)?,
             Request::AlterJoin { name, settings } => self.alter_join(&name, settings)?,
             Request::ShowJoin { name } => self.show_join(&name)?,
             Request::ListJoins { store } => self.list_joins(store.as_deref())?,

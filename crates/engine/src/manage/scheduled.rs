@@ -1,5 +1,6 @@
 //! Messages that wait for their delivery time, for operators: listed a page at a time, and cancelled (QU-9).
 
+use super::excerpt::Budget;
 use crate::admin::{Page, Response, StoreKind};
 use crate::engine::Engine;
 use postroad_model::id::WallMs;
@@ -19,15 +20,17 @@ impl Engine {
     ) -> Result<Response, Refusal> {
         let key = self.store_key(kind, name)?;
         let (mut place, limit) = (begin(page, name)?, page.limit.clamp(1, PAGE_ITEMS));
-        let mut items = Vec::new();
+        let (mut items, mut budget) = (Vec::new(), Budget::page());
         let Some(store) = self.store(key) else { return Ok(Response::Scheduled { items, next: None }) };
         for (number, scheduled) in store.schedule.after(place) {
             let message = self.look_at(scheduled.event.body);
             let is_over = message.is_none() && self.is_page_over(scheduled.event.body);
-            if items.len() == limit || is_over {
+            if items.len() == limit || budget.is_spent() || is_over {
                 return Ok(Response::Scheduled { items, next: Some(format!("{}-{}", place.0, place.1)) });
             }
-            items.push(self.scheduled_view(number, scheduled, message));
+            let view = self.scheduled_view(number, scheduled, message);
+            budget.spend(view.bytes(), view.size);
+            items.push(view);
             place = (scheduled.at, number);
         }
         Ok(Response::Scheduled { items, next: None })

@@ -1,21 +1,18 @@
 //! Stores and events as operators see them.
 
+use super::excerpt::Excerpt;
 use crate::admin::{DeadLetterView, EventView, ScheduledView, SettingsView, StoreKind, StoreView};
 use crate::engine::Engine;
 use crate::log::Entry;
 use crate::object::made_by_text;
 use crate::schedule::Scheduled;
 use crate::store::{Kind, Store};
-use postroad_amqp_codec::message::{ValueRef, map_entries};
-use postroad_amqp_codec::{Decode, Value};
 use postroad_model::id::EventId;
 use postroad_model::message::Message;
 use postroad_record::DeadLetter;
 
 /// Messages that an answer looks at to count the stranded ones: of a list, all its stores together.
 const STRANDED_LOOKS: usize = 10_000;
-/// Bytes of a body that a view shows.
-const BODY_SHOWN: usize = 4_096;
 
 impl Engine {
     pub(super) fn store_view(&self, store: &Store, created: bool) -> StoreView {
@@ -81,6 +78,7 @@ impl Engine {
         message: Option<&Message>,
     ) -> ScheduledView {
         let event = &scheduled.event;
+        let excerpt = Excerpt::of(message);
         ScheduledView {
             number,
             due: scheduled.due,
@@ -89,16 +87,19 @@ impl Engine {
             priority: event.priority,
             durable: event.durable,
             size: self.bodies.size(event.body),
-            message_id: message.and_then(|m| m.message_id().map(value_text)),
-            properties: message.map(properties).unwrap_or_default(),
-            body: message.and_then(body_text),
+            message_id: excerpt.message_id,
+            properties: excerpt.properties,
+            body: excerpt.body,
+            cut: excerpt.cut,
         }
     }
 
     pub(super) fn event_view(&self, store: &Store, entry: &Entry, in_delivery: bool) -> EventView {
         let event = &entry.event;
         let extra = event.extra.as_deref();
-        let message = self.look_at(event.body);
+        let mut excerpt = Excerpt::of(self.look_at(event.body));
+        let dead_letter =
+            extra.and_then(|e| e.dead.as_deref()).map(|dead| dead_letter_view(dead, &mut excerpt));
         let origin = store.origin_of(event);
         EventView {
             id: event.id,
@@ -111,62 +112,26 @@ impl Engine {
             origin: format!("{}:{}", origin.store, origin.event),
             hop_budget: extra.and_then(|e| e.budget),
             size: self.bodies.size(event.body),
-            dead_letter: extra.and_then(|e| e.dead.as_deref()).map(dead_letter_view),
+            dead_letter,
             archive_duplicate: extra.is_some_and(|e| e.archive_duplicate),
-            message_id: message.and_then(|m| m.message_id().map(value_text)),
-            properties: message.map(properties).unwrap_or_default(),
-            body: message.and_then(body_text),
+            message_id: excerpt.message_id,
+            properties: excerpt.properties,
+            body: excerpt.body,
+            cut: excerpt.cut,
         }
     }
 }
 
-fn dead_letter_view(dead: &DeadLetter) -> DeadLetterView {
+fn dead_letter_view(dead: &DeadLetter, excerpt: &mut Excerpt) -> DeadLetterView {
     DeadLetterView {
         reason: dead.reason.clone(),
         dest: dead.dest.clone(),
         event_id: dead.event_id as EventId,
         named_object: dead.named_object.clone(),
-        address: dead.address.clone(),
+        address: dead.address.as_deref().map(|address| excerpt.text(address)),
         component: dead.component.clone(),
         time: dead.time,
         count: dead.count,
-        text: dead.text.clone(),
-    }
-}
-
-fn properties(message: &Message) -> Vec<(String, String)> {
-    let section = message.application_properties();
-    let Ok(entries) = map_entries(section) else { return Vec::new() };
-    entries
-        .map_while(Result::ok)
-        .filter_map(|entry| Some((entry.key.as_str()?.to_owned(), value_text(entry.value_ref().ok()?))))
-        .collect()
-}
-
-fn value_text(value: ValueRef<'_>) -> String {
-    match value {
-        ValueRef::Null => "null".into(),
-        ValueRef::Bool(b) => b.to_string(),
-        ValueRef::Int(n) | ValueRef::Timestamp(n) => n.to_string(),
-        ValueRef::Uint(n) => n.to_string(),
-        ValueRef::Float(x) => x.to_string(),
-        ValueRef::Text(s) | ValueRef::Symbol(s) => s.to_owned(),
-        ValueRef::Uuid(bytes) => uuid::Uuid::from_bytes(bytes).to_string(),
-        ValueRef::Binary(bytes) => format!("{} bytes", bytes.len()),
-        ValueRef::Other(raw) => format!("{} bytes encoded", raw.len()),
-    }
-}
-
-/// The body, where it is text or bytes that read as text.
-fn body_text(message: &Message) -> Option<String> {
-    let body = message.body();
-    if body.len() > BODY_SHOWN {
-        return None;
-    }
-    let Value::Described(described) = Value::decode_all(body).ok()? else { return None };
-    match described.value {
-        Value::String(text) => Some(text.to_string()),
-        Value::Binary(bytes) => String::from_utf8(bytes.to_vec()).ok(),
-        _ => None,
+        text: excerpt.text(&dead.text),
     }
 }

@@ -9,6 +9,8 @@ mod annotated;
 mod channels;
 mod clock;
 mod dead_letters;
+mod definitions;
+mod excerpts;
 mod expiry;
 mod forwarding;
 mod histories;

@@ -83,7 +83,7 @@ fn configuration(folder: &std::path::Path) -> Config {
             if at == 1 {
                 settings.max_hops = FIRST_HOPS;
             }
-            JoinDefinition { name: format!("{}->{}", channel(at - 1), channel(at)), settings }
+            JoinDefinition { name: format!("{}->{}", channel(at - 1), channel(at)), settings, enabled: None }
         })
         .collect();
     config

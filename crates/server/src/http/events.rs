@@ -6,7 +6,7 @@ use super::paging;
 use super::settings::merge;
 use super::shapes;
 use axum::Json;
-use postroad_engine::admin::{Page, Request, Response, Selection};
+use postroad_engine::admin::{EventView, Page, Request, Response, Selection};
 use postroad_model::id::EventId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -49,7 +49,7 @@ impl BrowseParams {
     ) -> ApiResult<Json<Value>> {
         let max = self.limit()?;
         let selection = Selection { from: self.from, to: self.to, filter: self.filter };
-        let (mut events, mut next) = (Vec::new(), self.after);
+        let (mut events, mut bytes, mut next) = (Vec::new(), 0, self.after);
         for _ in 0..MAX_ROUNDS {
             let page = Page { after: next.take(), limit: max - events.len() };
             let Response::Events { items, next: further } =
@@ -57,9 +57,10 @@ impl BrowseParams {
             else {
                 return Err(ApiError::odd_answer());
             };
+            bytes += items.iter().map(EventView::bytes).sum::<usize>();
             events.extend(items.iter().map(shapes::event));
             next = further;
-            if next.is_none() || events.len() >= max {
+            if next.is_none() || events.len() >= max || bytes >= paging::ANSWER_BYTES {
                 break;
             }
         }

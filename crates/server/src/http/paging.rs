@@ -7,6 +7,8 @@ use serde::Deserialize;
 const DEFAULT_LIMIT: usize = 500;
 /// Items of a page at most.
 const MAX_LIMIT: usize = 10_000;
+/// Bytes of events after which an answer ends, as they lie in memory; its JSON may be some times that.
+pub(super) const ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
 /// Which page of a collection.
 #[derive(Debug, Default, Deserialize)]

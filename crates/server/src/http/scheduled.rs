@@ -7,7 +7,7 @@ use super::shapes;
 use super::stores::Stores;
 use axum::Json;
 use axum::extract::State;
-use postroad_engine::admin::{Page, Request, Response};
+use postroad_engine::admin::{Page, Request, Response, ScheduledView};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> ApiResult<Json<Value>> {
     let max = paging::limit(params.max, DEFAULT_MAX)?;
-    let (mut messages, mut next) = (Vec::new(), params.after);
+    let (mut messages, mut bytes, mut next) = (Vec::new(), 0, params.after);
     loop {
         let page = Page { after: next.take(), limit: max - messages.len() };
         let request = Request::ListScheduled { kind: stores.kind, name: name.clone(), page };
@@ -37,9 +37,11 @@ pub(super) async fn list(
             return Err(ApiError::odd_answer());
         };
         let is_stuck = items.is_empty();
+        bytes += items.iter().map(ScheduledView::bytes).sum::<usize>();
         messages.extend(items.iter().map(shapes::scheduled));
         next = further;
-        if next.is_none() || is_stuck || messages.len() >= max {
+        let is_full = messages.len() >= max || bytes >= paging::ANSWER_BYTES;
+        if next.is_none() || is_stuck || is_full {
             return Ok(shapes::page(messages, next));
         }
     }

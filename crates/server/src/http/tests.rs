@@ -88,13 +88,15 @@ impl Backend {
 
 /// An AMQP message whose application property `word` and text body are the same.
 fn encoded(text: &str) -> Vec<u8> {
-    let length = u8::try_from(text.len()).unwrap();
-    let mut bytes = vec![0x00, 0x53, 0x74, 0xc1, length + 9, 2, 0xa1, 4];
+    let length = u32::try_from(text.len()).unwrap();
+    let string = [&[0xb1][..], &length.to_be_bytes(), text.as_bytes()].concat();
+    let mut bytes = vec![0x00, 0x53, 0x74, 0xd1];
+    bytes.extend((length + 15).to_be_bytes());
+    bytes.extend([0, 0, 0, 2, 0xa1, 4]);
     bytes.extend(b"word");
-    bytes.extend([0xa1, length]);
-    bytes.extend(text.as_bytes());
-    bytes.extend([0x00, 0x53, 0x77, 0xa1, length]);
-    bytes.extend(text.as_bytes());
+    bytes.extend(&string);
+    bytes.extend([0x00, 0x53, 0x77]);
+    bytes.extend(&string);
     bytes
 }
 
@@ -324,6 +326,30 @@ fn a_browse_gives_pages() {
     assert_eq!(api.refused("GET /queues/q/browse?after=x", Value::Null), refusal(400, "BAD_VALUE"));
     assert_eq!(api.must("GET /queues/q", Value::Null)["jobs"], json!([]));
     assert_eq!(api.must("GET /status", Value::Null)["jobs"], json!([]));
+}
+
+#[test]
+fn an_answer_ends_where_its_events_become_large() {
+    let mut api = Api::new();
+    api.must("PUT /queues/q", json!({}));
+    let text = "x".repeat(5_000);
+    api.backend.publish("q", &vec![text.as_str(); 1_000]);
+    api.backend.publish_delayed("q", &vec![text.as_str(); 1_000], Some(Delay::For(50_000)));
+    for list in ["browse", "scheduled"] {
+        let first = api.must(&format!("GET /queues/q/{list}"), Value::Null);
+        let shown = first["items"].as_array().unwrap();
+        assert!((900..1_000).contains(&shown.len()), "{list}: {}", shown.len());
+        let item = &shown[0];
+        let body = item["body"].as_str().unwrap();
+        assert_eq!(
+            (body.len(), &item["properties"]["word"], &item["cut"]),
+            (4_096, &json!(body), &json!(true))
+        );
+        let rest = 1_000 - shown.len();
+        let next = first["next"].as_str().unwrap();
+        let second = api.must(&format!("GET /queues/q/{list}?after={next}"), Value::Null);
+        assert_eq!((second["items"].as_array().unwrap().len(), second.get("next")), (rest, None), "{list}");
+    }
 }
 
 #[test]
