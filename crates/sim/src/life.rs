@@ -3,13 +3,13 @@
 
 use crate::broker::{Broker, Start};
 use crate::check::damage::Known;
+use crate::check::recovery::Checkpoints;
 use crate::check::{Violation, damage, recovery};
 use crate::ledger::Ledger;
 use crate::world::World;
 use postroad_engine::Now;
 use postroad_journal::{MemDisk, Stop};
 use postroad_shell::{ConnIds, Use};
-use std::collections::BTreeMap;
 
 /// Bits that are flipped at a time, each in a copy of its own.
 const FLIPS: u32 = 5;
@@ -22,7 +22,7 @@ pub struct Folder {
     is_copy: bool,
     written: Vec<Vec<u8>>,
     durable: u64,
-    checkpoints: BTreeMap<u64, u64>,
+    checkpoints: Checkpoints,
 }
 
 impl World {
@@ -59,7 +59,7 @@ impl World {
         let steps = recovery::check_start(&self.written, self.before, &self.checkpoints, &start.frames)?;
         if steps < self.written.len() || self.ledger.steps != steps as u64 || self.lives == 1 {
             self.written.truncate(steps);
-            self.checkpoints.retain(|_, before| *before <= steps as u64);
+            self.checkpoints.retain(|(_, before)| *before <= steps as u64);
             let mut ledger = Ledger::default();
             for payload in &self.written {
                 let records = postroad_record::decode_step(payload)

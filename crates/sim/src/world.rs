@@ -4,6 +4,7 @@
 use crate::broker::{Broker, Config, Sabotage};
 use crate::check::identity::Identities;
 use crate::check::order::Order;
+use crate::check::recovery::Checkpoints;
 use crate::check::{View, Violation, check_record, recovery};
 use crate::client::Client;
 use crate::engine_time::EngineTime;
@@ -18,7 +19,7 @@ use postroad_engine::Now;
 use postroad_journal::{MemDisk, Stop};
 use postroad_model::settings::BrokerSettings;
 use postroad_shell::ConnIds;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A client's place in the world: it may be connected or not.
@@ -87,7 +88,7 @@ pub struct World {
     /// Steps that were there before this life.
     pub(crate) before: u64,
     /// Checkpoints that were made, by a hash of their bytes, with the number of steps before them.
-    pub(crate) checkpoints: BTreeMap<u64, u64>,
+    pub(crate) checkpoints: Checkpoints,
     pub(crate) config: Config,
     pub(crate) door: Arc<DoorConfig>,
     pub(crate) conns: ConnIds,
@@ -140,7 +141,7 @@ impl World {
             latest: EngineTime::default(),
             written: Vec::new(),
             before: 0,
-            checkpoints: BTreeMap::new(),
+            checkpoints: Checkpoints::new(),
             config: Config { settings, checkpoint_every, sabotage },
             door: Arc::new(DoorConfig::default()),
             conns: ConnIds::default(),
@@ -226,7 +227,7 @@ impl World {
             return Err(Violation::new("twin run", text));
         }
         if let Some(checkpoint) = broker.checkpoint.take() {
-            self.checkpoints.insert(checkpoint.hash, self.before + checkpoint.steps);
+            self.checkpoints.insert((checkpoint.hash, self.before + checkpoint.steps));
         }
         let fresh = std::mem::take(&mut broker.fresh);
         let ready = std::mem::take(&mut broker.ready);

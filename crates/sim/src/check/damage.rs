@@ -1,13 +1,12 @@
 //! A flipped bit in what was synced is reported with file and offset, or harmless; it is never served (DESIGN 7.3).
 
 use super::Violation;
-use super::recovery::{check_replay, check_start};
+use super::recovery::{Checkpoints, check_replay, check_start};
 use crate::broker::{Broker, Config, StartError};
 use crate::random::Random;
 use postroad_engine::Now;
 use postroad_journal::{Disk, Error, MemDisk};
 use postroad_shell::OpenError;
-use std::collections::BTreeMap;
 
 /// What is known of a folder.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +18,7 @@ pub struct Known<'a> {
     /// Numbers of bodies were given again.
     pub reused: bool,
     /// Checkpoints that may be in it, with the steps before them.
-    pub checkpoints: &'a BTreeMap<u64, u64>,
+    pub checkpoints: &'a Checkpoints,
 }
 
 /// Flips one bit somewhere in a copy of the folder and reads the copy. Says whether the damage was reported.

@@ -62,15 +62,18 @@ fn has_parallel_joins(view: &View<'_>, path: &[StoreUid], to: StoreKey) -> bool 
         let [from, to] = pair else { return false };
         let Some(name) = view.ledger.stores.get(to).map(|store| &store.name) else { return true };
         let active = view.ledger.parallel.get(&(*from, name.clone())).is_some_and(|joins| *joins > 1);
-        active || has_orphaned_standby(view, *from, name)
+        active || has_odd_standby(view, *from, name)
     })
 }
 
-/// A standby whose primary is not there, or not there any more, forwards like any other join.
-fn has_orphaned_standby(view: &View<'_>, from: StoreKey, to: &str) -> bool {
+/// A standby whose primary is not there, or not there any more, forwards like any other join; and what one with another filter
+/// brings while the primary is stopped is not what that brings afterwards.
+fn has_odd_standby(view: &View<'_>, from: StoreKey, to: &str) -> bool {
     let joins = || view.ledger.joins.values();
-    let standbys = joins()
-        .filter(|join| join.source == from && join.settings.destination == to)
-        .filter_map(|join| join.settings.standby_for.as_ref());
-    standbys.into_iter().any(|primary| joins().all(|join| join.name != *primary))
+    let mut standbys = joins().filter(|join| join.source == from && join.settings.destination == to);
+    standbys.any(|standby| {
+        let filter = &standby.settings.filter;
+        let is_there = |name: &str| joins().any(|join| join.name == name && join.settings.filter == *filter);
+        standby.settings.standby_for.as_deref().is_some_and(|primary| !is_there(primary))
+    })
 }

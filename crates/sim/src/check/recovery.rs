@@ -22,27 +22,42 @@ const RULE: &str = "recovery";
 pub fn check_start(
     written: &[Vec<u8>],
     durable: u64,
-    checkpoints: &BTreeMap<u64, u64>,
+    checkpoints: &Checkpoints,
     frames: &[(Use, Vec<u8>)],
 ) -> Result<usize, Violation> {
     let of = |wanted| frames.iter().filter(move |(used, _)| *used == wanted).map(|(_, payload)| payload);
-    let mut before = 0;
-    if of(Use::Checkpoint).next().is_some() {
-        let bytes: Vec<u8> = of(Use::Checkpoint).flatten().copied().collect();
-        let known = checkpoints.get(&hash(&bytes)).ok_or_else(|| {
-            Violation::new(
-                RULE,
-                "the log begins with a checkpoint that was never made, or with a part of one",
-            )
-        })?;
-        before = usize::try_from(*known).unwrap_or(usize::MAX);
+    let steps: Vec<&Vec<u8>> = of(Use::Step).collect();
+    if of(Use::Checkpoint).next().is_none() {
+        return check_steps(written, durable, 0, &steps);
     }
-    let steps = before + of(Use::Step).count();
+    let bytes: Vec<u8> = of(Use::Checkpoint).flatten().copied().collect();
+    let hash = hash(&bytes);
+    let text = "the log begins with a checkpoint that was never made, or with a part of one";
+    let mut checked = Err(Violation::new(RULE, text));
+    // The state may have been the same after several steps: it is enough that one of them fits.
+    for (_, before) in checkpoints.range((hash, 0)..=(hash, u64::MAX)) {
+        let before = usize::try_from(*before).unwrap_or(usize::MAX);
+        checked = checked.or_else(|_| check_steps(written, durable, before, &steps));
+    }
+    checked
+}
+
+/// The checkpoints that were made: a hash of the bytes of each, and how many steps it replaces.
+pub type Checkpoints = BTreeSet<(u64, u64)>;
+
+/// Checks the steps that were read behind the first `before`; says how many steps that are in all.
+fn check_steps(
+    written: &[Vec<u8>],
+    durable: u64,
+    before: usize,
+    read: &[&Vec<u8>],
+) -> Result<usize, Violation> {
+    let steps = before + read.len();
     if (steps as u64) < durable {
         return Err(Violation::new(RULE, format!("{durable} steps were durable, {steps} came back")));
     }
-    for (at, payload) in (before..).zip(of(Use::Step)) {
-        if written.get(at) != Some(payload) {
+    for (at, payload) in (before..).zip(read) {
+        if written.get(at) != Some(*payload) {
             let text = format!("step {at} came back with other bytes than it was written with");
             return Err(Violation::new(RULE, text));
         }
