@@ -210,11 +210,11 @@ impl Engine {
             Start::Oldest => 0,
             Start::At(id) => id.saturating_sub(1),
         };
-        // A standby goes on where its primary stops, which may be before that (ORD-3).
+        // A standby begins where its primary is, wherever that is (ORD-3).
         let primary =
             settings.standby_for.as_ref().and_then(|name| self.joins.get(self.join_names.get(name)?));
         let primary = primary.filter(|primary| primary.source == source);
-        primary.map_or(start, |primary| start.min(primary.cursor))
+        primary.map_or(start, |primary| primary.cursor)
     }
 
     pub(super) fn join_key(&self, name: &str) -> Result<JoinKey, Refusal> {

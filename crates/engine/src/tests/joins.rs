@@ -519,6 +519,27 @@ fn a_changed_filter_of_an_archive_holds_nothing_in_its_source() {
 }
 
 /// Their event ids have nothing to do with each other.
+/// Also where its primary has stopped before: what that has passed over it does not bring.
+#[test]
+fn a_standby_begins_where_its_primary_is() {
+    check(
+        "channel a
+         queue d
+         join a->d name=x->p filter=\"k = 1\"
+         publish a 1{k=1} 2{k=2} 3{k=1}
+         stored d = 1 3
+         pause x->p
+         wait 1000
+         join a->d name=x->s start=oldest role=standby standby_for=x->p standby_delay=100
+         wait 1000
+         stored d = 1 3
+         publish a 4
+         wait 1000
+         stored d = 1 3 4",
+    );
+    proves("ORD-3");
+}
+
 #[test]
 fn a_standby_stands_in_only_for_a_join_of_its_own_source() {
     check(
