@@ -4,7 +4,7 @@
 use super::{View, Violation};
 use crate::ledger::{Event, Store};
 use postroad_model::id::{EventId, StoreKey, StoreUid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The highest origin event so far, for each destination, path and origin.
 #[derive(Debug, Default)]
@@ -12,6 +12,8 @@ pub struct Order {
     highest: BTreeMap<(StoreKey, Vec<StoreUid>, StoreUid), EventId>,
     /// Something that lets old events come again is under way: nothing is compared until a join has moved on.
     relaxed: bool,
+    /// Stores that several paths lead to, or led to once: what goes on from there has the order in which it came.
+    mixed: BTreeSet<StoreKey>,
 }
 
 impl Order {
@@ -27,7 +29,12 @@ impl Order {
         store: &Store,
     ) -> Result<(), Violation> {
         let Some(extra) = event.stored.extra.as_ref().filter(|e| e.origin.is_some()) else { return Ok(()) };
-        if event.is_exempt() || self.relaxed || has_parallel_joins(view, &extra.path, key) {
+        if has_parallel_joins(view, &extra.path, key) {
+            self.mixed.insert(key);
+            return Ok(());
+        }
+        let mut stations = extra.path.iter().filter_map(|uid| view.ledger.of_uid.get(uid));
+        if event.is_exempt() || self.relaxed || stations.any(|store| self.mixed.contains(store)) {
             return Ok(());
         }
         let place = (key, extra.path.clone(), event.origin.store);
