@@ -86,13 +86,20 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
         return Err(Failure::Usage(format!("`{command}` takes no arguments")));
     }
     let workspace = Workspace::find()?;
-    let mut report = Report::new(&workspace)?;
     match command {
-        "verify" => rust::verify(&workspace, &mut report)?,
         "fix" => return Ok(rust::fix(&workspace)?),
-        "tidy" => report.step("tidy", tidy::run(&workspace)?),
         "bench" => return Ok(bench::run(&workspace, rest)?),
         "sim" => return Ok(sim::run(rest)?),
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            return Ok(true);
+        }
+        _ => {}
+    }
+    let mut report = Report::new(&workspace, command)?;
+    match command {
+        "verify" => rust::verify(&workspace, &mut report)?,
+        "tidy" => report.step("tidy", tidy::run(&workspace)?),
         "deny" => rust::deny(&workspace, &mut report)?,
         "fuzz" => fuzz::run(&workspace, rest, &mut report)?,
         "instructions" => instructions::run(&workspace, rest, &mut report)?,
@@ -104,10 +111,6 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, Failure> {
             instructions::run(&workspace, &[], &mut report)?;
             interop::run(&workspace, &[], &mut report)?;
             soak::ci(&workspace, &mut report)?;
-        }
-        "help" | "--help" | "-h" => {
-            print!("{USAGE}");
-            return Ok(true);
         }
         other => return Err(Failure::Usage(format!("there is no command `{other}`"))),
     }

@@ -1,7 +1,7 @@
 //! What passed and what failed over all suites, and which requirements were proved.
 //!
 //! Each test runner closes with a line of its own; [`Runner`] knows how to read it. The ids that the tests prove are
-//! appended by the tests to `target/spec-ids.raw`; [`Report::finish`] sorts them into `target/spec-ids.txt`.
+//! appended by the tests to a file under `target`; [`Report::finish`] sorts them, those of `ci` into `target/spec-ids.txt`.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -43,15 +43,18 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// An empty report; what an earlier run has proved is forgotten.
-    pub(crate) fn new(workspace: &Workspace) -> Result<Self, String> {
+    /// An empty report; what an earlier run of the command has proved is forgotten. Only `ci` runs everything, so what
+    /// another command has proved must not take the place of what `ci` has.
+    pub(crate) fn new(workspace: &Workspace, command: &str) -> Result<Self, String> {
         let output = workspace.output();
         std::fs::create_dir_all(&output).map_err(|e| format!("{}: {e}", output.display()))?;
-        let raw_ids = output.join("spec-ids.raw");
+        let name = if command == "ci" { "spec-ids".to_owned() } else { format!("spec-ids-{command}") };
+        let raw_ids = output.join(format!("{name}.raw"));
         if raw_ids.exists() {
             std::fs::remove_file(&raw_ids).map_err(|e| format!("{}: {e}", raw_ids.display()))?;
         }
-        Ok(Self { totals: Totals::default(), broken: Vec::new(), raw_ids, ids: output.join("spec-ids.txt") })
+        let ids = output.join(format!("{name}.txt"));
+        Ok(Self { totals: Totals::default(), broken: Vec::new(), raw_ids, ids })
     }
 
     /// Counts a step that is no test suite, such as a lint, as one passed or failed check.
@@ -87,7 +90,8 @@ impl Report {
         let proved = self.sort_ids()?;
         println!();
         if proved > 0 {
-            println!("{proved} requirements and acceptance rows proved, listed in target/spec-ids.txt");
+            let list = self.ids.file_name().unwrap_or_default().display();
+            println!("{proved} requirements and acceptance rows proved, listed in target/{list}");
         }
         for name in &self.broken {
             println!("failed: {name}");
