@@ -7,7 +7,8 @@ use super::{commit, open};
 use crate::frame::{FRAME_HEADER, MARK_SIZE, frame_size};
 use crate::segment::{HEADER_BLOCK, HEADER_SIZE};
 use crate::{
-    Checkpoint, Damage, Disk, Error, Flaw, Lsn, MemDisk, Options, Recovery, SegmentNumber, Work, verify,
+    Checkpoint, Damage, Disk, Error, Flaw, Location, Lsn, MemDisk, Options, Recovery, SegmentNumber, Work,
+    verify,
 };
 use std::sync::Arc;
 
@@ -285,6 +286,32 @@ fn damage_is_reported_where_it_is_read_by_place() {
         ("memory/00000001.seg", offset as u64, Flaw::Read)
     );
     assert!(opened.reader.read(&appended[0].location).is_ok());
+}
+
+#[test]
+fn frames_that_are_read_together_are_what_they_are_alone() {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).unwrap().0;
+    let all: Vec<_> = (0..60_u8).flat_map(|n| commit(&mut opened, &[&[n; 300], &[n; 7]])).collect();
+    let mut places: Vec<_> = all.iter().map(|appended| appended.location).collect();
+    let segments: std::collections::BTreeSet<_> = places.iter().map(|place| place.segment).collect();
+    assert!(segments.len() > 2, "the frames lie in one segment");
+    places.swap(3, 40);
+    places.insert(9, places[8]);
+    places.retain(|place| place.offset % 5 != 0);
+    places[20].length += 1;
+    places[25].length = u32::MAX;
+    places[30].segment = SegmentNumber::new(99, 1);
+    places[35].offset = u32::MAX - 7;
+    let damaged = places[50];
+    let file = replayed_files(&disk.copy()).into_iter().find(|file| file.1 == damaged.segment).unwrap().0;
+    disk.flip_bit(&file, damaged.offset as usize + FRAME_HEADER, 3);
+    let alone = |place: &Location| opened.reader.read(place).map_err(|error| error.to_string());
+    let together =
+        opened.reader.read_all(&places).into_iter().map(|read| read.map_err(|error| error.to_string()));
+    assert_eq!(together.collect::<Vec<_>>(), places.iter().map(alone).collect::<Vec<_>>());
+    assert_eq!(opened.reader.read_all(&places).iter().filter(|read| read.is_err()).count(), 5);
+    assert!(opened.reader.read_all(&[]).is_empty());
 }
 
 #[test]
