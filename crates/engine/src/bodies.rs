@@ -237,6 +237,12 @@ impl Bodies {
         }
     }
 
+    /// Whether its bytes are being read.
+    #[must_use]
+    pub(crate) fn is_loading(&self, id: BodyId) -> bool {
+        self.body(id).is_some_and(|body| body.loading)
+    }
+
     /// The message, if it is in memory.
     #[must_use]
     pub(crate) fn get(&self, id: BodyId) -> Option<&Message> {

@@ -17,6 +17,9 @@ use std::collections::{BTreeMap, VecDeque};
 const AHEAD: usize = 1_024;
 /// Bytes of them at most.
 const AHEAD_BYTES: u64 = 2 * 1024 * 1024;
+/// Pieces of work that are read ahead of at once: what is there for them together is half of the cache that a broker has
+/// by default. Where there are more, some can go on while others wait.
+const READINGS: usize = 4;
 /// Bytes that are under way at most; what else is wanted waits.
 const UNDER_WAY_BYTES: u64 = 8 * 1024 * 1024;
 /// Messages that one page of a browse waits for at most, and their bytes.
@@ -37,12 +40,34 @@ pub(crate) struct Loading {
     lacking: BTreeMap<Task, usize>,
     /// What stays in memory until this work had its turn.
     pins: BTreeMap<Task, Vec<BodyId>>,
+    /// Work that goes through a backlog, the latest last.
+    readings: Vec<Reading>,
     /// Messages that an operator's request would have looked at, had they been in memory.
     missed: RefCell<Vec<BodyId>>,
     /// Requests that wait for messages, by the numbers of their answers.
     requests: BTreeMap<u64, Request>,
     /// A request is carried out again: it makes do with what is in memory now.
     retrying: bool,
+}
+
+impl Loading {
+    fn note_reading(&mut self, reading: Reading) {
+        self.readings.retain(|known| known.task != reading.task);
+        if self.readings.len() == READINGS {
+            self.readings.remove(0);
+        }
+        self.readings.push(reading);
+    }
+}
+
+/// How far messages were asked for ahead of a piece of work.
+#[derive(Debug)]
+struct Reading {
+    task: Task,
+    /// Where it began to ask the last time: when the work is here, the next ones are asked for.
+    from: EventId,
+    /// Up to here it asked, exclusive.
+    to: EventId,
 }
 
 /// What came of reading a message.
@@ -66,11 +91,26 @@ impl Engine {
         let Some(entry) = self.store(key).and_then(|store| store.log.get(id)) else { return true };
         let body = entry.event.body;
         if !self.is_away(body) {
+            self.read_on(key, id, last, task);
             return true;
         }
-        self.ask_ahead(key, id, last);
+        if !self.bodies.is_loading(body) {
+            self.ask_ahead(key, id, last, task);
+        }
         self.wait_for(body, task);
         false
+    }
+
+    /// A piece of work is at an event that is in memory. If that was read for it, what lies behind is asked for before the
+    /// work is there, so that it need not stop for it.
+    pub(crate) fn read_on(&mut self, key: StoreKey, id: EventId, last: EventId, task: Task) {
+        let readings = &mut self.loading.readings;
+        let came = |reading: &Reading| reading.task == task && reading.from <= id;
+        let Some(place) = readings.iter().position(came) else { return };
+        let Reading { to, .. } = readings.remove(place);
+        if id < to {
+            self.ask_ahead(key, to, last, task);
+        }
     }
 
     /// As [`Self::is_at_hand`], for a message that is known by its number alone.
@@ -113,14 +153,13 @@ impl Engine {
         }
     }
 
-    /// Asks for the messages of a store from an event on, as far as they are not in memory.
-    fn ask_ahead(&mut self, key: StoreKey, id: EventId, last: EventId) {
+    /// Asks for the messages of a store from an event on, as far as they are not in memory, and notes for whom.
+    fn ask_ahead(&mut self, key: StoreKey, id: EventId, last: EventId, task: Task) {
         let Some(store) = self.stores.get(key) else { return };
         let (mut at, mut bytes) = (id, 0);
         for _ in 0..AHEAD {
             let Some(entry) = store.log.first_from(at).filter(|entry| entry.event.id <= last) else { break };
             let body = entry.event.body;
-            at = entry.event.id + 1;
             if matches!(self.bodies.sight(body), Sight::Away) {
                 bytes += self.bodies.size(body);
                 if bytes > AHEAD_BYTES && entry.event.id != id {
@@ -128,6 +167,10 @@ impl Engine {
                 }
                 self.loading.asked.push_back(body);
             }
+            at = entry.event.id + 1;
+        }
+        if bytes > 0 {
+            self.loading.note_reading(Reading { task, from: id, to: at });
         }
     }
 
