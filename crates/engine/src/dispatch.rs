@@ -19,6 +19,8 @@ use std::cmp::Reverse;
 const DELIVERIES_PER_TASK: usize = 256;
 /// Deliverable messages from which on producers wait while consumers do.
 const BEHIND_FROM: u64 = 4_096;
+/// Deliverable messages from which on producers slow down for consumers that could make up for them.
+const MUCH_WAITS: u64 = 16_384;
 /// Messages that one task of dispatch tries against selectors at most.
 const TRIES_PER_TASK: usize = 2_000;
 
@@ -151,6 +153,19 @@ impl Engine {
         queue.is_some_and(|queue| queue.behind && queue.ready.len() > BEHIND_FROM)
     }
 
+    /// A message came into a store: whether its producers are to slow down, so that consumers who take about as much as they
+    /// send can make up for what waits. Otherwise it would wait for as long as all go on: what was left behind has to be
+    /// read from the disk, which slows down the consumers and not the producers.
+    pub(crate) fn is_catching_up(&mut self, key: StoreKey) -> bool {
+        let Some(store) = self.stores.get_mut(key) else { return false };
+        let delivered = store.counters.delivered_total;
+        let Some(queue) = store.queue_mut().filter(|queue| queue.ready.len() > MUCH_WAITS) else {
+            return false;
+        };
+        queue.pace.note_arrival(delivered);
+        queue.pace.is_close
+    }
+
     /// Delivers a message that was chosen, or does what is to be done with it instead; false if it must be read first.
     fn take_choice(&mut self, key: StoreKey, choice: &Choice) -> bool {
         let id = choice.event;
@@ -168,7 +183,10 @@ impl Engine {
             return true;
         }
         match self.bodies.sight(entry.event.body) {
-            Sight::Here => self.deliver_from_queue(key, choice),
+            Sight::Here => {
+                self.read_on(key, id, EventId::MAX, Task::Dispatch(key));
+                self.deliver_from_queue(key, choice);
+            }
             Sight::Away => return self.is_at_hand(key, id, Task::Dispatch(key)),
             Sight::Lost => self.dead_letter_from_queue(key, id, Code::MessageDamaged, DAMAGED),
         }

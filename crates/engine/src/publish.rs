@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Deliveries that a producer may have unanswered: its link credit.
 const PRODUCER_WINDOW: u64 = 2_048;
+/// The same, while consumers make up for what waits.
+const SLOW_WINDOW: u64 = 256;
 /// Ids that one durable reservation covers (DESIGN 7.4).
 const RESERVED_IDS: u64 = 65_536;
 
@@ -205,6 +207,7 @@ impl Engine {
         if store.is_some_and(|store| self.is_backpressured(store) || self.is_behind(store)) {
             return;
         }
+        let slow = store.is_some_and(|store| self.is_catching_up(store));
         let short = self.bodies.resident() > self.settings.memory;
         let Some(producer) = self.producers.get_mut(key) else { return };
         if short {
@@ -217,8 +220,9 @@ impl Engine {
             self.starved.insert(key);
             return;
         }
-        let limit = producer.received + PRODUCER_WINDOW;
-        if limit - producer.granted < PRODUCER_WINDOW / 2 {
+        let window = if slow { SLOW_WINDOW } else { PRODUCER_WINDOW };
+        let limit = producer.received + window;
+        if limit.saturating_sub(producer.granted) < window / 2 {
             return;
         }
         producer.granted = limit;

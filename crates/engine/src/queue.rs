@@ -33,6 +33,8 @@ pub(crate) struct Queue {
     pub delayed: BTreeSet<(u64, EventId)>,
     /// Consumers have window, and the broker has not sent them what is there.
     pub behind: bool,
+    /// How fast consumers take what comes, while much waits.
+    pub pace: Pace,
     /// Messages with consumers.
     pub delivered: u64,
     /// Those of them whose present attempt counts as failed already (AK-10).
@@ -55,6 +57,31 @@ pub(crate) struct Queue {
     pub rings: Rings,
 }
 
+/// Whether consumers take about as much as comes: they, or the broker for them, are only just too slow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// Messages that came since it was looked at.
+    came: u64,
+    /// Deliveries in all when it was.
+    delivered: u64,
+    /// What was found.
+    pub is_close: bool,
+}
+
+impl Pace {
+    /// Messages between two looks.
+    const LOOK_AFTER: u64 = 1_024;
+
+    /// A message came, with so many deliveries made until now.
+    pub(crate) const fn note_arrival(&mut self, delivered: u64) {
+        self.came += 1;
+        if self.came >= Self::LOOK_AFTER {
+            self.is_close = delivered.saturating_sub(self.delivered) >= Self::LOOK_AFTER / 2;
+            (self.came, self.delivered) = (0, delivered);
+        }
+    }
+}
+
 impl Queue {
     /// An empty queue.
     #[must_use]
@@ -65,6 +92,7 @@ impl Queue {
             ready: Ready::default(),
             delayed: BTreeSet::new(),
             behind: false,
+            pace: Pace::default(),
             delivered: 0,
             counted_ahead: BTreeSet::new(),
             blocked: BTreeSet::new(),

@@ -239,11 +239,21 @@ impl Broker {
             if self.slow || self.loads.is_empty() {
                 return;
             }
-            let wanted = std::mem::take(&mut self.loads);
-            self.reads += wanted.len();
-            let loaded = wanted.into_iter().map(|wanted| self.read(wanted)).collect();
-            self.engine.handle(self.now, Command::Loaded { loaded });
+            self.answer_loads();
         }
+    }
+
+    fn answer_loads(&mut self) {
+        let wanted = std::mem::take(&mut self.loads);
+        self.reads += wanted.len();
+        let loaded = wanted.into_iter().map(|wanted| self.read(wanted)).collect();
+        self.engine.handle(self.now, Command::Loaded { loaded });
+    }
+
+    /// Reads what was asked for until now on a slow disk, and works on with it.
+    pub(super) fn read_asked(&mut self) {
+        self.answer_loads();
+        self.run();
     }
 
     /// Lets time go by, stopping at each deadline.

@@ -179,6 +179,52 @@ fn producers_wait_while_consumers_wait_for_what_is_read() {
 }
 
 #[test]
+fn producers_slow_down_only_for_consumers_that_can_make_up_for_what_waits() {
+    let mut broker = uncached();
+    continue_with(&mut broker, "queue q\n publish q 1..20000 by=other\n consume A q credit=0");
+    let target = ProducerTarget::Address(Address::parse("q", None).unwrap());
+    let producer = broker.producer("P", target).unwrap();
+    let (mut sent, mut limit) = (0, 0);
+    let mut publish = |broker: &mut Broker, for_each: u64| {
+        for _ in 0..4_096_u64 {
+            sent += 1;
+            if sent % 64 == 0 {
+                limit += 64 * for_each / 16;
+                broker.credit("A", limit, false);
+            }
+            broker.publish(&producer, Draft::new("late").incoming());
+        }
+        broker.producers[&producer].credit - sent
+    };
+    assert!(publish(&mut broker, 4) >= 1_024, "they take a quarter of what comes: they are slow themselves");
+    assert!(publish(&mut broker, 12) <= 256, "they take three quarters of it");
+    assert!(publish(&mut broker, 4) >= 1_024, "they became slow");
+    assert!(publish(&mut broker, 160) >= 1_024, "nothing waits any more");
+    continue_with(&mut broker, "view q depth=36384");
+}
+
+#[test]
+fn what_lies_behind_is_read_before_a_consumer_is_there() {
+    // The first ones stay in memory, and there is room for what is read.
+    let mut broker = Broker::with(BrokerSettings { cache: 1_000_000, ..Broker::settings() });
+    continue_with(&mut broker, "queue q\n publish q 1..8000");
+    broker.slow = true;
+    continue_with(&mut broker, "consume A q credit=0 presettled");
+    let asked_at = |broker: &mut Broker, up_to: u64| {
+        broker.credit("A", up_to, false);
+        broker.loads.len()
+    };
+    let first = (1..8_000).find(|&up_to| asked_at(&mut broker, up_to) > 0).unwrap();
+    assert_eq!(broker.loads.len(), 1_024);
+    broker.read_asked();
+    assert_eq!(broker.loads.len(), 1_024, "asked for while the consumer has only begun");
+    broker.read_asked();
+    assert_eq!(asked_at(&mut broker, first + 1_023), 0, "each message is asked for once");
+    assert_eq!(asked_at(&mut broker, first + 1_024), 1_024);
+    continue_with(&mut broker, &format!("got A = 1..{}", first + 1_024));
+}
+
+#[test]
 fn what_an_object_owes_is_exact_also_where_its_messages_must_be_read() {
     let mut broker = uncached();
     continue_with(
