@@ -90,7 +90,8 @@ impl Engine {
         if settings.role != JoinRole::Standby {
             return Ok(());
         }
-        let Some(primary) = settings.standby_for.as_ref().filter(|_| !settings.archive) else {
+        let another = |primary: &&String| !settings.archive && primary.as_str() != name;
+        let Some(primary) = settings.standby_for.as_ref().filter(another) else {
             let text = format!(
                 "join '{name}' can't be a standby: it must name another join in standby_for, and no archive"
             );

@@ -1,6 +1,10 @@
 //! Joins: routes, hop counts, loops, several paths, filters (joins-and-interest 3.1 to 3.5, 6).
 
-use super::script::check;
+use super::Draft;
+use super::broker::Broker;
+use super::paging::publish_unworked;
+use super::script::{check, continue_with};
+use postroad_amqp_codec::Value;
 use postroad_testkit::proves;
 use std::fmt::Write as _;
 
@@ -496,6 +500,18 @@ fn a_changed_filter_holds_for_later_events() {
          publish a 9{k=1}
          stored b = 1 4 6 8 9",
     );
+    // What was stored and not offered yet when the filter changed is the old filter's.
+    let mut broker = Broker::new();
+    continue_with(&mut broker, "channel c\n channel b\n join c->b filter=\"k = 1\"");
+    let one = Draft { properties: vec![("k".into(), Value::Long(1))], ..Draft::new("x") };
+    publish_unworked(&mut broker, &vec![one; 200]);
+    continue_with(
+        &mut broker,
+        "alter c->b filter=\"k = 2\"
+         view b last_event_id=200
+         publish c y{k=1} z{k=2}
+         view b last_event_id=201",
+    );
     proves("FIL-4");
 }
 
@@ -572,6 +588,8 @@ fn a_standby_stands_in_only_for_a_join_of_its_own_source() {
          join a->d name=x->s role=standby standby_for=x->p => BAD_VALUE
          join a->d name=x->s
          alter x->s role=standby standby_for=x->p => BAD_VALUE
+         alter x->s role=standby standby_for=x->s => BAD_VALUE
+         join a->d name=x->t role=standby standby_for=x->t => BAD_VALUE
          publish b 1..10
          publish a A
          pause x->p

@@ -290,7 +290,7 @@ fn what_crosses_a_join_to_a_channel_with_publish_keys_is_read_first() {
 }
 
 /// Publishes to a channel `c`, without letting the broker do the work that follows.
-fn publish_unworked(broker: &mut Broker, drafts: &[Draft]) {
+pub(super) fn publish_unworked(broker: &mut Broker, drafts: &[Draft]) {
     let target = ProducerTarget::Address(Address::parse("c", None).unwrap());
     let name = broker.producer("pub", target).unwrap();
     let producer = broker.producers[&name].key.unwrap();
