@@ -15,6 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Pieces of waiting work done between two looks at the inbox.
 const TASKS_PER_TURN: usize = 64;
+/// Milliseconds that the last checkpoint may take. Without it the next start takes longer, and takes the stop for a crash.
+const LAST_CHECKPOINT_MS: u64 = 5_000;
 /// Milliseconds that clients have to say goodbye when the broker stops.
 const GOODBYE_MS: u64 = 1_000;
 /// Messages taken from the inbox at once by a core that has waited.
@@ -86,6 +88,8 @@ pub(crate) struct Core {
     disk_full: bool,
     /// When the broker was told to stop, in monotonic milliseconds.
     stopping: Option<u64>,
+    /// When the last checkpoint before the stop was begun, or found not to be worth it.
+    last_checkpoint: Option<u64>,
 }
 
 impl Core {
@@ -99,8 +103,19 @@ impl Core {
         admin: mpsc::Receiver<AdminCall>,
         journal_events: mpsc::UnboundedReceiver<Event>,
     ) -> Self {
-        let (calls, disk_full, stopping) = (BTreeMap::new(), false, None);
-        Self { shell, writer, loader, clock, inbox, admin, journal_events, calls, disk_full, stopping }
+        Self {
+            shell,
+            writer,
+            loader,
+            clock,
+            inbox,
+            admin,
+            journal_events,
+            calls: BTreeMap::new(),
+            disk_full: false,
+            stopping: None,
+            last_checkpoint: None,
+        }
     }
 
     /// Works until the broker stops.
@@ -139,7 +154,13 @@ impl Core {
             self.pass_on()?;
         }
         let given_up = self.shell.is_stuck() && now.mono >= since + GOODBYE_MS;
-        Ok(self.shell.is_idle() || given_up)
+        if !self.shell.is_idle() && !given_up {
+            return Ok(false);
+        }
+        let begun = *self.last_checkpoint.get_or_insert(now.mono);
+        self.shell.checkpoint_at_end()?;
+        self.pass_on()?;
+        Ok(!self.shell.is_checkpointing() || now.mono >= begun + LAST_CHECKPOINT_MS)
     }
 
     /// Marks the clean stop, waits for the disk, and ends the writing threads.
@@ -159,7 +180,8 @@ impl Core {
     async fn wait(&mut self, inputs: &mut Vec<Input>) -> Result<(), CoreError> {
         let waits = self.shell.connections() > 0 || self.shell.is_stuck();
         let goodbye = self.stopping.filter(|_| waits).map(|since| since + GOODBYE_MS);
-        let deadline = [self.shell.next_deadline(), goodbye].into_iter().flatten().min();
+        let checkpoint = self.last_checkpoint.map(|begun| begun + LAST_CHECKPOINT_MS);
+        let deadline = [self.shell.next_deadline(), goodbye, checkpoint].into_iter().flatten().min();
         let deadline = deadline.map(|mono| self.clock.instant(mono));
         let timer = async {
             match deadline {

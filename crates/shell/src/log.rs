@@ -18,6 +18,8 @@ pub(crate) const KIND_CHECKPOINT_BEGIN: u8 = 3;
 
 /// On a full disk: bytes that a checkpoint may take besides twice those of the last one.
 const ROOM_WHEN_FULL: u64 = 64 * 1024;
+/// An orderly end makes a checkpoint where a start would have to read this part of what is otherwise read at most.
+const LAST: u64 = 16;
 /// A checkpoint that is small beside them is due when it frees so many segments.
 const SOON: u64 = 2;
 /// A segment is sparse when it is so many times as large as what is still needed of it.
@@ -153,6 +155,19 @@ impl Log {
         let soon = self.journal.segment_size().saturating_mul(SOON).max(often).max(self.checkpoint_every / 4);
         let late = self.checkpoint_every.max(self.checkpoint_bytes);
         self.since_checkpoint >= self.checkpoint_every.max(often) || gain >= soon.min(late)
+    }
+
+    /// Whether a start would have so much to read that a checkpoint is worth its time at an orderly end.
+    #[must_use]
+    pub(crate) fn wants_last_checkpoint(&self) -> bool {
+        let fits = !self.completing && self.waiting.is_empty() && !self.is_full();
+        fits && self.since_checkpoint >= self.checkpoint_every / LAST
+    }
+
+    /// Whether a checkpoint is appended and not complete yet.
+    #[must_use]
+    pub(crate) const fn is_completing(&self) -> bool {
+        self.completing
     }
 
     /// Bytes of the segments that would be free after a checkpoint: those in which no message is held, but for the one that

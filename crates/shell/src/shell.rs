@@ -44,6 +44,8 @@ pub struct Shell<R> {
     outbox: Outbox<R>,
     next_reply: u64,
     checkpoints: u64,
+    /// Nothing is moved any more: the end is near.
+    ending: bool,
     /// Reused from turn to turn.
     out: Output,
 }
@@ -56,6 +58,7 @@ impl<R> Shell<R> {
             outbox: Outbox::default(),
             next_reply: 1,
             checkpoints: 0,
+            ending: false,
             out: Output::default(),
         }
     }
@@ -208,8 +211,10 @@ impl<R> Shell<R> {
         // before it would then seem to lie where they were, and the segment where they are would be freed.
         self.became_durable(checkpoint.last);
         let freed = self.log.checkpointed(checkpoint, self.engine.engine().live_segments())?;
-        let sparse = self.log.sparse(self.engine.engine().live_segments());
-        self.engine.clear_segments(&sparse);
+        if !self.ending {
+            let sparse = self.log.sparse(self.engine.engine().live_segments());
+            self.engine.clear_segments(&sparse);
+        }
         Ok(freed)
     }
 
@@ -233,6 +238,23 @@ impl<R> Shell<R> {
         }
         while self.engine.run(now, TASKS_AT_THE_END) {}
         self.flush()
+    }
+
+    /// Everything is on disk and the end is near: begins a checkpoint, if the next start would have much to read without it;
+    /// once, however often it is called. Wait until [`Self::is_checkpointing`] is false before [`Self::stop`]: one that is completed behind the mark of a clean
+    /// stop makes the mark void.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn checkpoint_at_end(&mut self) -> Result<(), ShellError> {
+        let again = std::mem::replace(&mut self.ending, true);
+        if !again && self.log.wants_last_checkpoint() { self.checkpoint() } else { Ok(()) }
+    }
+
+    /// Whether a checkpoint was begun that is not complete yet.
+    #[must_use]
+    pub const fn is_checkpointing(&self) -> bool {
+        self.log.is_completing()
     }
 
     /// Marks the end of the log, after which nothing is appended; the last batch is to be taken, written and synced. Where

@@ -230,12 +230,17 @@ impl Broker {
             fresh.push(step.payload.clone());
         })?;
         self.steps += (self.fresh.len() - before) as u64;
-        if self.shell.checkpoints() > made {
+        self.note_checkpoint(made);
+        Ok(())
+    }
+
+    /// Notes what the checkpoint holds that was made since there were `before` of them.
+    fn note_checkpoint(&mut self, before: u64) {
+        if self.shell.checkpoints() > before {
             let mut bytes = Vec::new();
             self.shell.engine().snapshot(&mut |piece| bytes.extend_from_slice(piece));
             self.checkpoint = Some(Made { hash: hash(&bytes), steps: self.steps });
         }
-        Ok(())
     }
 
     /// Puts what the shell gives out where it is looked for.
@@ -383,6 +388,18 @@ impl Broker {
         self.inbox.is_empty() && self.loads.is_empty() && self.shell.is_idle()
     }
 
+    /// Makes the checkpoint that an orderly end makes, if it is worth it.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn checkpoint_at_end(&mut self) -> Result<(), ShellError> {
+        let made = self.shell.checkpoints();
+        self.shell.checkpoint_at_end()?;
+        self.note_checkpoint(made);
+        self.pass_on();
+        self.disk_idle()
+    }
+
     /// Marks the clean stop and syncs it; says whether the next start must find the mark.
     ///
     /// # Errors
@@ -394,7 +411,7 @@ impl Broker {
         self.write(u64::MAX)?;
         self.sync()?;
         // A checkpoint that is completed behind the mark would make it void.
-        Ok(matches!(mark, StopMark::Clean) && self.checkpoint.is_none())
+        Ok(matches!(mark, StopMark::Clean) && !self.shell.is_checkpointing())
     }
 }
 

@@ -127,8 +127,12 @@ impl World {
         if self.broker.as_ref().is_some_and(|broker| !broker.is_idle()) {
             return self.crash();
         }
-        let stopped =
-            self.broker.as_mut().map_or(Ok(true), |broker| broker.disk_idle().and_then(|()| broker.stop()));
+        let end = |broker: &mut Broker| {
+            broker.disk_idle()?;
+            broker.checkpoint_at_end()?;
+            broker.stop()
+        };
+        let stopped = self.broker.as_mut().map_or(Ok(true), end);
         self.after_turn()?;
         self.before = self.durable();
         self.broker = None;

@@ -232,3 +232,30 @@ fn a_clean_stop_is_marked_only_when_nothing_waits() {
     overfill(&mut broker, &disk);
     assert!(matches!(broker.shell.stop(|_| ()).unwrap(), StopMark::NoRoom(1..)));
 }
+
+#[test]
+fn an_orderly_end_leaves_little_to_read() {
+    let disk = MemDisk::new();
+    // What 20 messages take is more than a sixteenth of this, and less than all of it.
+    let every = 200_000;
+    let mut broker = with_messages(&disk, every, 20, 1_000);
+    assert_eq!(broker.shell.checkpoints(), 0);
+    broker.shell.checkpoint_at_end().unwrap();
+    assert!(broker.shell.is_checkpointing());
+    broker.pass_on();
+    broker.settle();
+    assert!(!broker.shell.is_checkpointing());
+    broker.shell.checkpoint_at_end().unwrap();
+    assert_eq!(broker.shell.checkpoints(), 1, "one is enough");
+    assert!(matches!(broker.shell.stop(|_| ()).unwrap(), StopMark::Clean));
+    broker.pass_on();
+    broker.sync_quietly();
+    drop(broker);
+
+    let mut broker = Broker::start(&disk, every);
+    assert_eq!((broker.stop, broker.frames.first()), (Stop::Clean, Some(&Use::Checkpoint)));
+    assert!(broker.frames.len() < 6, "{:?}", broker.frames);
+    assert_eq!(broker.depth(), 20);
+    broker.shell.checkpoint_at_end().unwrap();
+    assert!(!broker.shell.is_checkpointing(), "nothing was written since");
+}
