@@ -160,7 +160,7 @@ impl Core {
         let begun = *self.last_checkpoint.get_or_insert(now.mono);
         self.shell.checkpoint_at_end()?;
         self.pass_on()?;
-        Ok(!self.shell.is_checkpointing() || now.mono >= begun + LAST_CHECKPOINT_MS)
+        Ok(given_up || !self.shell.is_checkpointing() || now.mono >= begun + LAST_CHECKPOINT_MS)
     }
 
     /// Marks the clean stop, waits for the disk, and ends the writing threads.
@@ -180,7 +180,9 @@ impl Core {
     async fn wait(&mut self, inputs: &mut Vec<Input>) -> Result<(), CoreError> {
         let waits = self.shell.connections() > 0 || self.shell.is_stuck();
         let goodbye = self.stopping.filter(|_| waits).map(|since| since + GOODBYE_MS);
-        let checkpoint = self.last_checkpoint.map(|begun| begun + LAST_CHECKPOINT_MS);
+        // With something else under way its end is what to wait for.
+        let last = self.last_checkpoint.filter(|_| self.shell.is_idle());
+        let checkpoint = last.map(|begun| begun + LAST_CHECKPOINT_MS);
         let deadline = [self.shell.next_deadline(), goodbye, checkpoint].into_iter().flatten().min();
         let deadline = deadline.map(|mono| self.clock.instant(mono));
         let timer = async {

@@ -164,6 +164,17 @@ impl Log {
         fits && self.since_checkpoint >= self.checkpoint_every / LAST
     }
 
+    /// Forgets the pieces of a checkpoint that found no room: a start passes over those that did. What waits behind them is
+    /// to be appended with the next call of [`Self::append`].
+    pub(crate) fn give_up_checkpoint(&mut self) {
+        let before = self.waiting.len();
+        self.waiting.retain(|pending| matches!(pending, Pending::Step(_)));
+        if self.waiting.len() < before {
+            self.completing = false;
+            self.checkpoint = None;
+        }
+    }
+
     /// Whether a checkpoint is appended and not complete yet.
     #[must_use]
     pub(crate) const fn is_completing(&self) -> bool {

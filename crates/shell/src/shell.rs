@@ -241,8 +241,8 @@ impl<R> Shell<R> {
     }
 
     /// Everything is on disk and the end is near: begins a checkpoint, if the next start would have much to read without it;
-    /// once, however often it is called. Wait until [`Self::is_checkpointing`] is false before [`Self::stop`]: one that is completed behind the mark of a clean
-    /// stop makes the mark void.
+    /// once, however often it is called. Wait until [`Self::is_checkpointing`] is false before [`Self::stop`]: one that is
+    /// completed behind the mark of a clean stop makes the mark void.
     ///
     /// # Errors
     /// As [`Self::flush`].
@@ -258,11 +258,12 @@ impl<R> Shell<R> {
     }
 
     /// Marks the end of the log, after which nothing is appended; the last batch is to be taken, written and synced. Where
-    /// frames found no room there is no clean stop. `see` is shown each step that the engine still makes.
+    /// steps found no room there is no clean stop; a checkpoint that found none is given up. `see` is shown each step that the engine still makes.
     ///
     /// # Errors
     /// As [`Self::flush`].
     pub fn stop(&mut self, see: impl FnMut(&mut StepBytes)) -> Result<StopMark, ShellError> {
+        self.log.give_up_checkpoint();
         self.engine.each(Engine::prepare_stop);
         self.flush_seen(see)?;
         Ok(match self.log.waiting() {

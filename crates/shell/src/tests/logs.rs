@@ -259,3 +259,28 @@ fn an_orderly_end_leaves_little_to_read() {
     broker.shell.checkpoint_at_end().unwrap();
     assert!(!broker.shell.is_checkpointing(), "nothing was written since");
 }
+
+#[test]
+fn a_last_checkpoint_that_finds_no_room_does_not_spoil_the_stop() {
+    let disk = MemDisk::new();
+    let every = 200_000;
+    let mut broker = with_messages(&disk, every, 20, 1_000);
+    for number in 0..300 {
+        broker.make_queue(&format!("queue-{number}"));
+    }
+    broker.settle();
+    // The state does not fit into a usual segment, and there is no room for a larger one.
+    disk.set_capacity(Some(0));
+    broker.shell.checkpoint_at_end().unwrap();
+    broker.pass_on();
+    broker.settle();
+    assert!(broker.shell.is_stuck() && broker.shell.is_checkpointing());
+    assert!(matches!(broker.shell.stop(|_| ()).unwrap(), StopMark::Clean));
+    assert!(!broker.shell.is_checkpointing());
+    broker.pass_on();
+    broker.sync_quietly();
+    drop(broker);
+    disk.set_capacity(None);
+    let mut broker = Broker::start(&disk, every);
+    assert_eq!((broker.stop, broker.depth()), (Stop::Clean, 20));
+}
