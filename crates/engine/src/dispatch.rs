@@ -153,17 +153,21 @@ impl Engine {
         queue.is_some_and(|queue| queue.behind && queue.ready.len() > BEHIND_FROM)
     }
 
-    /// A message came into a store: whether its producers are to slow down, so that consumers who take about as much as they
-    /// send can make up for what waits. Otherwise it would wait for as long as all go on: what was left behind has to be
-    /// read from the disk, which slows down the consumers and not the producers.
-    pub(crate) fn is_catching_up(&mut self, key: StoreKey) -> bool {
-        let Some(store) = self.stores.get_mut(key) else { return false };
+    /// Whether producers are to slow down, so that consumers who take about as much as they send can make up for what
+    /// waits. Otherwise it would wait for as long as all go on: what was left behind has to be read from the disk, which
+    /// slows down the consumers and not the producers.
+    pub(crate) fn is_catching_up(&self, key: StoreKey) -> bool {
+        let queue = self.store(key).and_then(Store::queue);
+        queue.is_some_and(|queue| queue.pace.is_close && queue.ready.len() > MUCH_WAITS)
+    }
+
+    /// A message came to a store: of a queue with a backlog it counts for [`Self::is_catching_up`].
+    pub(crate) fn note_arrival(&mut self, key: StoreKey) {
+        let Some(store) = self.stores.get_mut(key) else { return };
         let delivered = store.counters.delivered_total;
-        let Some(queue) = store.queue_mut().filter(|queue| queue.ready.len() > MUCH_WAITS) else {
-            return false;
-        };
-        queue.pace.note_arrival(delivered);
-        queue.pace.is_close
+        if let Some(queue) = store.queue_mut() {
+            queue.pace.note_arrival(queue.ready.len() > MUCH_WAITS, delivered);
+        }
     }
 
     /// Delivers a message that was chosen, or does what is to be done with it instead; false if it must be read first.

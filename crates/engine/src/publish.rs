@@ -177,6 +177,9 @@ impl Engine {
                 self.emit(Step(0), Effect::Published { conn, link, first: tag, last: tag, outcome });
             }
         }
+        if let Some(store) = store {
+            self.note_arrival(store);
+        }
         self.replenish(key, after);
     }
 

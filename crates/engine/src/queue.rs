@@ -72,8 +72,12 @@ impl Pace {
     /// Messages between two looks.
     const LOOK_AFTER: u64 = 1_024;
 
-    /// A message came, with so many deliveries made until now.
-    pub(crate) const fn note_arrival(&mut self, delivered: u64) {
+    /// A message came, with so many deliveries made until now. While little waits nothing is to be found.
+    pub(crate) const fn note_arrival(&mut self, much_waits: bool, delivered: u64) {
+        if !much_waits {
+            *self = Self { came: 0, delivered, is_close: false };
+            return;
+        }
         self.came += 1;
         if self.came >= Self::LOOK_AFTER {
             self.is_close = delivered.saturating_sub(self.delivered) >= Self::LOOK_AFTER / 2;
