@@ -1,14 +1,17 @@
 //! A journal whose files were damaged: opening it reports that, or hands out a prefix of what was written and goes on
-//! from there.
+//! from there. Damage under a journal that is open: a frame that is read by its place is one that was written, or an error
+//! says that it isn't, and it is the same alone as among others.
 #![no_main]
 
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use postroad_fuzz::frames::All;
 use postroad_journal::{
-    AppendError, Disk, Error, JournalId, Label, MemDisk, Opened, Options, Recovery, verify,
+    AppendError, Appended, Disk, Error, JournalId, Label, Location, MemDisk, Opened, Options, Read, Recovery,
+    verify,
 };
 
 const ID: JournalId = JournalId(*b"a journal's name");
@@ -62,22 +65,21 @@ enum Damage {
 }
 
 fuzz_target!(|case: Case| {
+    damage_between_lives(&case);
+    damage_in_a_life(&case);
+});
+
+fn damage_between_lives(case: &Case) {
     let disk = MemDisk::new();
-    let Ok((mut opened, _)) = open(&disk) else { panic!("a new folder can be opened") };
-    let mut written = Vec::new();
-    for batch in &case.batches {
-        let payloads: Vec<Vec<u8>> =
-            batch.iter().map(|len| vec![*len as u8; usize::from(len % 9000)]).collect();
-        commit(&mut opened, &payloads);
-        written.extend(payloads);
-    }
+    let mut opened = open(&disk).expect("a new folder can be opened").0;
+    let written = write(&mut opened, case).1;
     if case.clean {
         stop(&mut opened);
     }
     drop(opened);
     let disk = case.crash.map_or_else(|| disk.kill(), |seed| disk.crash(seed));
     for damage in &case.damage.0 {
-        damage.to(&disk);
+        damage.to(&disk, |disk, name, content| disk.put(name, content));
     }
     let report = verify(&disk);
     match open(&disk) {
@@ -91,7 +93,49 @@ fuzz_target!(|case: Case| {
             assert!(report.is_err() || report.is_ok_and(|report| !report.damage.is_empty()), "{error}");
         }
     }
-});
+}
+
+fn damage_in_a_life(case: &Case) {
+    let disk = MemDisk::new();
+    let mut opened = open(&disk).expect("a new folder can be opened").0;
+    let (frames, written) = write(&mut opened, case);
+    for damage in &case.damage.0 {
+        damage.to(&disk, overwrite_file);
+    }
+    let mut places: Vec<_> = frames.iter().map(|frame| frame.location).collect();
+    let odd: Vec<_> = case.damage.0.iter().filter_map(|damage| damage.place(&places)).collect();
+    places.extend(odd);
+    let together = opened.reader.read_all(&places);
+    assert_eq!(together.len(), places.len());
+    for (place, among_others) in places.iter().zip(together) {
+        let alone = opened.reader.read(place);
+        if let Ok(read) = &alone {
+            let number = frames.iter().position(|frame| frame.lsn == read.lsn);
+            let number = number.expect("a frame that is read was written");
+            assert!(read.payload() == written[number]);
+            assert_eq!(read.payload().len(), place.length as usize);
+        }
+        assert_eq!(text(alone), text(among_others));
+    }
+    let untouched = case.damage.0.is_empty();
+    assert!(!untouched || places.iter().all(|place| opened.reader.read(place).is_ok()));
+}
+
+fn text(read: Result<Read, Error>) -> Result<Read, String> {
+    read.map_err(|error| error.to_string())
+}
+
+/// Writes the batches of a case; returns their frames and what is in them.
+fn write(opened: &mut Opened, case: &Case) -> (Vec<Appended>, Vec<Vec<u8>>) {
+    let mut written = (Vec::new(), Vec::new());
+    for batch in &case.batches {
+        let payloads: Vec<Vec<u8>> =
+            batch.iter().map(|len| vec![*len as u8; usize::from(len % 9000)]).collect();
+        written.0.extend(commit(opened, &payloads));
+        written.1.extend(payloads);
+    }
+    written
+}
 
 /// What is appended behind a recovered prefix is there after the next start.
 fn go_on(disk: &MemDisk, opened: &mut Opened, mut payloads: Vec<Vec<u8>>) {
@@ -104,27 +148,41 @@ fn go_on(disk: &MemDisk, opened: &mut Opened, mut payloads: Vec<Vec<u8>>) {
 }
 
 impl Damage {
-    fn to(&self, disk: &MemDisk) {
+    /// Damages a file; `put` gives it what it then holds.
+    fn to(&self, disk: &MemDisk, put: impl Fn(&MemDisk, &str, Vec<u8>)) {
+        let change = |file, change: &dyn Fn(&mut Vec<u8>)| {
+            if let Some((name, mut content)) = pick(disk, file) {
+                change(&mut content);
+                put(disk, &name, content);
+            }
+        };
         match self {
             Self::Flip { file, at, bit } => {
                 let _ = pick(disk, *file).map(|(name, _)| disk.flip_bit(&name, usize::from(*at), bit % 8));
             }
-            Self::Overwrite { file, at, bytes } => {
-                change(disk, *file, |content| overwrite(content, *at, bytes))
-            }
+            Self::Overwrite { file, at, bytes } => change(*file, &|content| overwrite(content, *at, bytes)),
             Self::Zero { file, at, len } => {
-                change(disk, *file, |content| overwrite(content, *at, &vec![0; usize::from(*len)]));
+                change(*file, &|content| overwrite(content, *at, &vec![0; usize::from(*len)]));
             }
-            Self::Truncate { file, at } => change(disk, *file, |content| content.truncate((*at).into())),
-            Self::Extend { file, bytes } => change(disk, *file, |content| content.extend_from_slice(bytes)),
+            Self::Truncate { file, at } => change(*file, &|content| content.truncate((*at).into())),
+            Self::Extend { file, bytes } => change(*file, &|content| content.extend_from_slice(bytes)),
             Self::Copy { from, at, len, to, over } => {
                 let Some((_, source)) = pick(disk, *from) else { return };
                 let start = usize::from(*at).min(source.len());
                 let end = (start + usize::from(*len)).min(source.len());
-                change(disk, *to, |content| overwrite(content, *over, &source[start..end]));
+                change(*to, &|content| overwrite(content, *over, &source[start..end]));
             }
-            Self::New { name, bytes } => disk.put(&format!("file-{name}"), bytes.clone()),
+            Self::New { name, bytes } => put(disk, &format!("file-{name}"), bytes.clone()),
         }
+    }
+
+    /// A place where a frame may begin, or not.
+    fn place(&self, places: &[Location]) -> Option<Location> {
+        let (&Self::Zero { file, at, len } | &Self::Copy { from: file, at, len, .. }) = self else {
+            return None;
+        };
+        let near = places[usize::from(file) % places.len()];
+        Some(Location { offset: at.into(), length: len.into(), ..near })
     }
 }
 
@@ -135,11 +193,11 @@ fn pick(disk: &MemDisk, which: u8) -> Option<(String, Vec<u8>)> {
     Some((name, content))
 }
 
-fn change(disk: &MemDisk, file: u8, change: impl FnOnce(&mut Vec<u8>)) {
-    if let Some((name, mut content)) = pick(disk, file) {
-        change(&mut content);
-        disk.put(&name, content);
-    }
+/// Writes over a file that somebody may have open; its size stays.
+fn overwrite_file(disk: &MemDisk, name: &str, mut content: Vec<u8>) {
+    let Ok(file) = disk.open(name) else { return };
+    content.resize(usize::try_from(file.size().expect("the disk works")).expect("it is in memory"), 0);
+    file.write_at(0, &[IoSlice::new(&content)]).expect("the disk works");
 }
 
 fn overwrite(content: &mut [u8], at: u16, bytes: &[u8]) {
@@ -150,24 +208,31 @@ fn overwrite(content: &mut [u8], at: u16, bytes: &[u8]) {
 
 fn open(disk: &MemDisk) -> Result<(Opened, Vec<Vec<u8>>), Error> {
     let mut recovery = Recovery::open(Arc::new(disk.clone()), Options::small(), ID)?;
-    let mut payloads = Vec::new();
+    let (mut payloads, mut places) = (Vec::new(), Vec::new());
     while let Some(frame) = recovery.next_frame()? {
         payloads.push(frame.payload.to_vec());
+        places.push(frame.location);
     }
-    Ok((recovery.finish()?, payloads))
+    let opened = recovery.finish()?;
+    for (read, payload) in opened.reader.read_all(&places).into_iter().zip(&payloads) {
+        assert!(read.expect("what was recovered can be read").payload() == *payload);
+    }
+    Ok((opened, payloads))
 }
 
-fn commit(opened: &mut Opened, payloads: &[Vec<u8>]) {
+fn commit(opened: &mut Opened, payloads: &[Vec<u8>]) -> Vec<Appended> {
+    let mut frames = Vec::new();
     for payload in payloads {
         loop {
             match opened.journal.append(Label::kind(1), &[payload]) {
-                Ok(_) => break,
+                Ok(frame) => break frames.push(frame),
                 Err(AppendError::NotReady { .. }) => drop(opened.keeper.work().expect("the disk has room")),
                 Err(error) => panic!("{error}"),
             }
         }
     }
     flush(opened);
+    frames
 }
 
 fn stop(opened: &mut Opened) {

@@ -258,7 +258,8 @@ impl<R> Shell<R> {
     }
 
     /// Marks the end of the log, after which nothing is appended; the last batch is to be taken, written and synced. Where
-    /// steps found no room there is no clean stop; a checkpoint that found none is given up. `see` is shown each step that the engine still makes.
+    /// steps found no room there is no clean stop; a checkpoint that found none is given up. `see` is shown each step that the
+    /// engine still makes.
     ///
     /// # Errors
     /// As [`Self::flush`].
